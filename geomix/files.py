@@ -1,0 +1,49 @@
+"""Output files that are complete or not there at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from geomix.errors import MissingFileError, OutputExistsError
+
+
+@contextmanager
+def new_file(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
+    """Give a temporary path beside `path` that takes its place when the block ends well.
+
+    The temporary name keeps the suffix, because writers choose the format by it. Side files that a writer
+    names after it, as GDAL does with `map.tif.aux.xml`, move along. When the block raises, all are removed.
+
+    Raises:
+        OutputExistsError: if `path` exists and `overwrite` is false, at the start or at the end.
+        MissingFileError: if the folder of `path` does not exist.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise MissingFileError(f"{target}: the folder {target.parent} does not exist; make it first")
+    _refuse_existing(target, overwrite)
+    temporary = target.with_name(f".{target.stem}.{uuid4().hex[:8]}{target.suffix}")
+    try:
+        yield temporary
+        _refuse_existing(target, overwrite)
+        # The file itself goes last: whoever sees it, sees its side files too.
+        for written in sorted(_written(temporary), key=lambda file: len(file.name), reverse=True):
+            os.replace(written, target.with_name(target.name + written.name.removeprefix(temporary.name)))
+    finally:
+        for left in _written(temporary):
+            left.unlink()
+
+
+def _refuse_existing(target: Path, overwrite: bool) -> None:
+    if target.is_dir():
+        raise OutputExistsError(f"{target}: is a folder; give the name of a file")
+    if target.exists() and not overwrite:
+        raise OutputExistsError(
+            f"{target}: exists already; choose another name or allow overwriting (--overwrite)"
+        )
+
+
+def _written(temporary: Path) -> list[Path]:
+    return [file for file in temporary.parent.iterdir() if file.name.startswith(temporary.name)]

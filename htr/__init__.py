@@ -1,0 +1,1 @@
+"""Scanned handwritten pages become text."""

@@ -1,0 +1,1 @@
+"""Point clouds of any format become the same clouds with classes."""

@@ -1,0 +1,1 @@
+"""Satellite image time series become georeferenced class maps."""
