@@ -27,7 +27,7 @@ class Cloud:
     """Points in the order of their file.
 
     Field names are the same whatever the file calls them:
-    `intensity` float32 in 0..1; `color` float32 [N, 3] in 0..1; `nir` float32 in 0..1; `normal` float32 [N, 3];
+    `intensity`, `nir` float32 in 0..1; `color` float32 [N, 3] in 0..1; `normal` float32 [N, 3];
     `return_number`, `number_of_returns`; `classification`, the class ids of the file or of a prediction;
     `confidence`, `entropy`; `instance`; `ring`; `scan`, the number of the scan inside an E57 file;
     `invalid`, true where the scanner marked a point as no measurement. Any other field keeps its own name.
@@ -83,7 +83,7 @@ class Cloud:
         exact zeros that sensors write where nothing came back: two or more points at (0, 0, 0), which in a
         sensor's own frame is inside the sensor. LAS keeps its zeros: there a missing return has no record.
         """
-        measured: NDArray[np.bool_] = np.isfinite(self.coord).all(axis=1)
+        measured = np.asarray(np.isfinite(self.coord).all(axis=1))
         if "invalid" in self.fields:
             measured &= ~self.fields["invalid"].astype(bool)
         if self.source is None or self.source.format != "las":
