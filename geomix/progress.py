@@ -22,12 +22,20 @@ class _CurrentStderr(logging.StreamHandler):  # type: ignore[type-arg]
         super().emit(record)
 
 
+class _Line(logging.Formatter):
+    """Information as it is; anything worse with its kind in front, like an error of the command line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        kind = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        return kind + super().format(record)
+
+
 def talk(quiet: bool = False) -> None:
     """Show progress and log lines on stderr; when quiet, warnings alone."""
     global _shown
     _shown = not quiet
     handler = _CurrentStderr()
-    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    handler.setFormatter(_Line())
     for name in _PACKAGES:
         logger = logging.getLogger(name)
         logger.handlers = [handler]

@@ -1,0 +1,5 @@
+"""`python -m geomix` is the command `geomix`."""
+
+from geomix.cli import main
+
+main()

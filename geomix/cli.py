@@ -1,0 +1,71 @@
+"""The command `geomix`: the domains' verbs, and what is said about the installation itself."""
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+import geomix
+from geomix.batch import one_line
+from geomix.config import find_config, list_configs
+from geomix.domains import DOMAINS, room
+from geomix.errors import GeomixError
+from geomix.progress import talk
+
+app = App(
+    name="geomix",
+    help="Label whole scans, whole satellite scenes and whole handwritten pages.",
+    version=geomix.__version__,
+    help_epilogue="`geomix DOMAIN --help` lists the verbs of a domain.",
+)
+for domain, sentence in DOMAINS.items():
+    # By path, not by import: the command starts without the libraries of three domains.
+    app.command(f"{domain}.cli:app", name=domain, help=sentence)
+
+config_app = App(name="config", help="The configurations that come with geomix.")
+app.command(config_app)
+
+
+@config_app.command(name="list")
+def list_all(domain: str | None = None) -> None:
+    """Print the names of the configurations, those of one domain or all."""
+    for owner in DOMAINS if domain is None else [domain]:
+        for name in list_configs(owner):
+            print(f"{owner}/{name}" if domain is None else name)
+
+
+@config_app.command
+def show(name: str) -> None:
+    """Print a configuration, to be saved and changed: `geomix config show sits/tiny > mine.yaml`."""
+    domain, _, config = name.rpartition("/")
+    owners = [domain] if domain else [owner for owner in DOMAINS if config in list_configs(owner)]
+    print(find_config(config, owners[0] if owners else "any domain").read_text(encoding="utf-8"), end="")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed with one line, 2 wrong usage."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        if argv and argv[0] in DOMAINS:
+            room(argv[0], "cli")
+        command, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
+        talk(quiet=bool(bound.arguments.get("quiet", False)))
+        code = command(*bound.args, **bound.kwargs)
+    except CycloptsError as error:
+        print(f"error: {one_line(error)} (see `geomix --help`)", file=sys.stderr)
+        return 2
+    except GeomixError as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does; that is no failure of ours.
+        sys.stderr.close()
+        return 0
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,25 @@
+"""The options that the verbs of all domains share, so that they look and mean the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+Output = Annotated[Path, Parameter(name=["--output", "-o"], help="Where the result goes.")]
+ModelOption = Annotated[
+    str, Parameter(name="--model", help="Name of a bundled model (see `geomix info`) or a .safetensors file.")
+]
+DeviceOption = Annotated[
+    Literal["auto", "cpu", "cuda"],
+    Parameter(name="--device", help="What computes; auto takes CUDA if it works."),
+]
+MemoryOption = Annotated[
+    str | None,
+    Parameter(name="--memory", help="Most memory to use, such as 4GB; half of what is free if not given."),
+]
+Overwrite = Annotated[
+    bool, Parameter(name="--overwrite", negative="", help="Replace the output if it exists already.")
+]
+# The command line reads this one itself, before the verb runs; a verb only has to accept it.
+Quiet = Annotated[bool, Parameter(name="--quiet", negative="", help="No progress, only warnings and errors.")]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of a table.")]
