@@ -1,0 +1,1 @@
+"""Files in and out: page images, PAGE XML, ALTO, text and JSON."""
