@@ -242,7 +242,8 @@ def _update_text(element: Element, line: Line) -> None:
         for stale in children(string, "ALTERNATIVE", "Glyph"):
             string.remove(stale)
         for key in ("CC", "WC", "SUBS_TYPE", "SUBS_CONTENT"):
-            string.attrib.pop(key, None)
+            if key in string.attrib:
+                del string.attrib[key]
         if line.confidence is not None:
             string.set("WC", f"{line.confidence:.4f}")
         for rest in children(element, "SP", "HYP"):
@@ -259,22 +260,23 @@ def _new_document(page: Page) -> Element:
     new_child(description, "MeasurementUnit").text = "pixel"
     new_child(new_child(description, "sourceImageInformation"), "fileName").text = clean_text(page.source)
     names = Names()
-    processing = new_child(description, "Processing", ID=names.take(None, "processing_1"))
+    processing = new_child(description, "Processing", {"ID": names.take(None, "processing_1")})
     software = new_child(processing, "processingSoftware")
     new_child(software, "softwareName").text = "geomix"
     new_child(software, "softwareVersion").text = geomix.__version__
-    labels = sorted({item.kind for item in (*page.regions, *page.lines) if item.kind})
+    labels = sorted(
+        {kind for kind in [item.kind for item in page.regions] + [line.kind for line in page.lines] if kind}
+    )
     tags = {label: names.take(None, f"tag_{index}") for index, label in enumerate(labels)}
     if labels:
         holder = new_child(root, "Tags")
         for label, key in tags.items():
-            new_child(holder, "OtherTag", ID=key, LABEL=clean_text(label))
+            new_child(holder, "OtherTag", {"ID": key, "LABEL": clean_text(label)})
     layout = new_child(root, "Layout")
     size = {"WIDTH": str(page.width), "HEIGHT": str(page.height)}
-    element = new_child(
-        layout, "Page", ID=names.take(None, "page_1"), PHYSICAL_IMG_NR=str(page.frame + 1), **size
-    )
-    space = new_child(element, "PrintSpace", HPOS="0", VPOS="0", **size)
+    element = new_child(layout, "Page", {"ID": names.take(None, "page_1"), **size})
+    element.set("PHYSICAL_IMG_NR", str(page.frame + 1))
+    space = new_child(element, "PrintSpace", {"HPOS": "0", "VPOS": "0", **size})
     known = {region.id: region for region in page.regions}
     keys = list(
         dict.fromkeys([line.region if line.region in known else "" for line in page.lines] + list(known))
@@ -294,16 +296,16 @@ def _new_document(page: Page) -> Element:
 
 def _add_order(root: Element, keys: list[str], names: Names) -> None:
     order = new_child(root, "ReadingOrder", after=("Description", "Styles", "Tags"))
-    group = new_child(order, "OrderedGroup", ID=names.take(None, "order_1"))
+    group = new_child(order, "OrderedGroup", {"ID": names.take(None, "order_1")})
     for index, key in enumerate(keys):
-        new_child(group, "ElementRef", ID=names.take(None, f"order_1_{index}"), REF=key)
+        new_child(group, "ElementRef", {"ID": names.take(None, f"order_1_{index}"), "REF": key})
 
 
 def _add_block(
     parent: Element, region: Region, lines: list[Line], page: Page, names: Names, tags: dict[str, str]
 ) -> dict[str, str]:
     """Add a block with its lines; gives the name of each line in the document."""
-    block = new_child(parent, "TextBlock", ID=names.take(region.id, "block"))
+    block = new_child(parent, "TextBlock", {"ID": names.take(region.id, "block")})
     bounds = bounds_of(lines)
     outline = region.polygon if len(region.polygon) else box_polygon(*(bounds or (0, 0, 0, 0)))
     _set_place(block, outline, page)
@@ -313,7 +315,7 @@ def _add_block(
         block.set("BASEDIRECTION", str(region.direction or page.direction))
     keys = {}
     for line in lines:
-        element = new_child(block, "TextLine", ID=names.take(line.id, "line"))
+        element = new_child(block, "TextLine", {"ID": names.take(line.id, "line")})
         keys[line.id] = element.get("ID", "")
         _set_place(element, line.polygon, page)
         if len(line.baseline):
@@ -331,7 +333,7 @@ def _add_words(element: Element, line: Line) -> None:
     for index, word in enumerate(words_of(line) or [Word("", line.confidence, None)]):
         if index:
             new_child(element, "SP")
-        string = new_child(element, "String", CONTENT=clean_text(word.text))
+        string = new_child(element, "String", {"CONTENT": clean_text(word.text)})
         if word.box is not None:
             x0, y0, x1, y1 = (round(value) for value in word.box)
             place = {"HPOS": x0, "VPOS": y0, "WIDTH": x1 - x0, "HEIGHT": y1 - y0}
@@ -355,4 +357,4 @@ def _set_place(element: Element, polygon: Points, page: Page) -> None:
         element.set(key, str(value))
     if len(whole) >= 3:
         shape = new_child(element, "Shape", after=())
-        new_child(shape, "Polygon", POINTS=" ".join(f"{x} {y}" for x, y in whole))
+        new_child(shape, "Polygon", {"POINTS": " ".join(f"{x} {y}" for x, y in whole)})

@@ -19,9 +19,9 @@ ABOVE = 0.75
 def complete(page: Page, name: str) -> Page:
     """Give every line a baseline and a polygon, and every region an outline, as far as they follow.
 
-    A line without a polygon gets a band around its baseline as high as the distance of the lines allows, one
-    without a baseline a line along the lower edge of its polygon. A line with neither gets an `error` and keeps
-    its slot. `name` is what the warnings call the file.
+    A line without a polygon gets a band around its baseline, as high as the distance of the lines allows. One
+    without a baseline gets a line along the lower edge of its polygon. One with neither gets an `error` and
+    keeps its slot. `name` is what the warnings call the file.
     """
     pitch = line_pitch(page.lines) or max(page.height, 1) / 40.0
     lines = tuple(_complete_line(line, pitch, name) for line in page.lines)

@@ -238,8 +238,8 @@ def _pdf_pages(file: Path, max_pixels: int) -> Iterator[PageImage]:
             width, height = (side / 72.0 * PDF_DPI for side in page.get_size())
             if width * height > max_pixels:
                 raise InputError(
-                    f"{file}: page {number + 1} is {width:.0f} x {height:.0f} pixels at {PDF_DPI} dots per inch, "
-                    f"over the limit of {max_pixels / 1e6:.0f} million; raise it with --max-pixels"
+                    f"{file}: page {number + 1} is {width:.0f} x {height:.0f} pixels at {PDF_DPI} dots an "
+                    f"inch, over the limit of {max_pixels / 1e6:.0f} million; raise it with --max-pixels"
                 )
             pixels = to_grey(page.render(scale=PDF_DPI / 72.0).to_pil())
             yield PageImage(pixels, pixels.shape[1], pixels.shape[0], str(file), number, len(document))

@@ -12,7 +12,6 @@ from htr.io.text import read_json, write_json, write_text
 from htr.io.xmlfile import parse_xml, xml_format
 from htr.page import Origin, Page
 
-
 FORMATS: dict[str, Callable[[Page, str | Path, bool], None]] = {
     "txt": write_text,
     "page": write_page,

@@ -1,4 +1,4 @@
-"""PAGE XML in and out: any version is read, 2019-07-15 is written, and a given file keeps what is not ours."""
+"""PAGE XML in and out: any version is read, 2019 is written, and a given file keeps what is not ours."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def _new_document(page: Page) -> Element:
     new_child(metadata, "Created").text = _now()
     new_child(metadata, "LastChange").text = _now()
     size = {"imageWidth": str(page.width), "imageHeight": str(page.height)}
-    element = new_child(root, "Page", imageFilename=clean_text(page.source), **size)
+    element = new_child(root, "Page", {"imageFilename": clean_text(page.source), **size})
     if page.direction:
         element.set("readingDirection", _WORDS[page.direction])
     groups = _groups(page)
@@ -304,7 +304,7 @@ def _new_document(page: Page) -> Element:
             new_child(element, "ReadingOrder"), "OrderedGroup", id=names.take(None, "reading_order")
         )
         for index, key in enumerate(keys):
-            new_child(order, "RegionRefIndexed", index=str(index), regionRef=key)
+            new_child(order, "RegionRefIndexed", {"index": str(index), "regionRef": key})
     for key, (region, lines) in zip(keys, groups, strict=True):
         _add_region(element, key, region, lines, page, names)
     return root
@@ -323,7 +323,7 @@ def _groups(page: Page) -> list[tuple[Region, list[Line]]]:
 def _add_region(
     parent: Element, key: str, region: Region, lines: list[Line], page: Page, names: Names
 ) -> None:
-    element = new_child(parent, "TextRegion", id=key)
+    element = new_child(parent, "TextRegion", {"id": key})
     if region.direction:
         element.set("readingDirection", _WORDS[region.direction])
     if region.kind:
@@ -332,7 +332,7 @@ def _add_region(
     outline = region.polygon if len(region.polygon) else box_polygon(*(bounds or (0, 0, 0, 0)))
     _set_points(element, "Coords", outline, page, after=("AlternativeImage",))
     for line in lines:
-        found = new_child(element, "TextLine", id=names.take(line.id, "line"))
+        found = new_child(element, "TextLine", {"id": names.take(line.id, "line")})
         if line.direction:
             found.set("readingDirection", _WORDS[line.direction])
         if line.kind:

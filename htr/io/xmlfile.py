@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -77,13 +77,19 @@ def descendants(element: Element, *names: str) -> Iterator[Element]:
     return (found for found in element.iter() if local_name(found) in names)
 
 
-def new_child(parent: Element, name: str, after: tuple[str, ...] | None = None, **attributes: str) -> Element:
+def new_child(
+    parent: Element,
+    name: str,
+    attributes: Mapping[str, str] | None = None,
+    *,
+    after: tuple[str, ...] | None = None,
+) -> Element:
     """Add a child in the parent's namespace; `after` names the siblings that must precede it.
 
     Without `after` it goes to the end.
     """
     namespace = etree.QName(parent).namespace
-    element = etree.Element(f"{{{namespace}}}{name}" if namespace else name, attributes)
+    element = etree.Element(f"{{{namespace}}}{name}" if namespace else name, dict(attributes or {}))
     if after is None:
         parent.append(element)
     else:
