@@ -301,7 +301,7 @@ def _new_document(page: Page) -> Element:
     keys = [names.take(region.id, "region") for region, _ in groups]
     if keys:
         order = new_child(
-            new_child(element, "ReadingOrder"), "OrderedGroup", id=names.take(None, "reading_order")
+            new_child(element, "ReadingOrder"), "OrderedGroup", {"id": names.take(None, "reading_order")}
         )
         for index, key in enumerate(keys):
             new_child(order, "RegionRefIndexed", {"index": str(index), "regionRef": key})
