@@ -1,0 +1,140 @@
+"""What makes training resumable: an epoch that depends on nothing but its number, and a record after each."""
+
+import json
+import logging
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from geomix.files import new_file
+from geomix.progress import progress
+from geomix.task import Task
+
+log = logging.getLogger(__name__)
+
+
+def seed_everything(seed: int, epoch: int = 0) -> None:
+    """Start the random numbers of Python, NumPy and torch from a seed and an epoch."""
+    number = int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
+    random.seed(number)
+    np.random.seed(number)  # noqa: NPY002 - libraries that augment still draw from it
+    torch.manual_seed(number)
+
+
+class EpochLoader:
+    """The batches of one epoch after another, each with its own random numbers.
+
+    The seed is set when the first batch is asked for: then Lightning knows the epoch, also after a resume,
+    and the order of samples, the seeds of loader processes, augmentation and dropout all follow from it.
+    """
+
+    def __init__(self, batches: "DataLoader[Any]", seed: int, steps: int, epoch: Callable[[], int]) -> None:
+        self._batches = batches
+        self._seed = seed
+        self._steps = steps
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch = self._epoch()
+        seed_everything(self._seed, epoch)
+        yield from progress(self._take(), f"Epoch {epoch + 1}", self._steps)
+
+    def _take(self) -> Iterator[Any]:
+        left = self._steps
+        while left:
+            for batch in self._batches:
+                yield batch
+                left -= 1
+                if not left:
+                    return
+
+
+class EpochEnd(pl.Callback):
+    """After each epoch: one line on the log, the checkpoints, and a look at the clock."""
+
+    def __init__(self, folder: Path, epochs: int, max_minutes: float | None) -> None:
+        self._folder = folder
+        self._epochs = epochs
+        self._max_minutes = max_minutes
+        self._start = self._epoch_start = time.monotonic()
+        self._longest = 0.0
+        self._losses: list[torch.Tensor] = []
+        self._scores: dict[str, float] = {}
+        self._best: float | None = None
+        self.finished = False
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self._best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._best = state_dict["best"]
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._losses.append(outputs["loss"].detach())
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        task: Task = pl_module
+        self._scores = task.scores()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        task: Task = pl_module
+        now = time.monotonic()
+        seconds, self._epoch_start = now - self._epoch_start, now
+        loss = float(torch.stack(self._losses).mean())
+        done = trainer.current_epoch + 1
+        is_best = self._is_best(task)
+        self._checkpoint(trainer, is_best)
+        self._record({"epoch": done, "loss": loss, **self._scores, "seconds": round(seconds, 2)})
+        figures = {"loss": loss, **self._scores}
+        words = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        log.info(
+            "epoch %d of %d: %s (%.0f s)%s", done, self._epochs, words, seconds, ", best" if is_best else ""
+        )
+        self._losses, self._scores = [], {}
+        self.finished = done >= self._epochs
+        self._longest = max(self._longest, seconds)
+        if not self.finished and self._is_late(now):
+            log.warning("time is up after epoch %d of %d; resume to go on", done, self._epochs)
+            trainer.should_stop = True
+
+    def _is_late(self, now: float) -> bool:
+        """Whether another epoch would probably end after the time limit."""
+        return self._max_minutes is not None and now - self._start + self._longest > 60 * self._max_minutes
+
+    def _is_best(self, task: Task) -> bool:
+        score = self._scores.get(task.goal)
+        if score is None or score != score:
+            return False
+        if self._best is not None and (score <= self._best if task.higher_is_better else score >= self._best):
+            return False
+        self._best = score
+        return True
+
+    def _checkpoint(self, trainer: pl.Trainer, is_best: bool) -> None:
+        last = self._folder / "last.ckpt"
+        with new_file(last, overwrite=True) as temporary:
+            trainer.save_checkpoint(temporary)
+        if is_best:
+            with new_file(self._folder / "best.ckpt", overwrite=True) as temporary:
+                shutil.copyfile(last, temporary)
+
+    def _record(self, line: dict[str, Any]) -> None:
+        """Append a line, after dropping those of epochs that a resumed run repeats."""
+        file = self._folder / "log.jsonl"
+        old = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        kept = [text for text in old if json.loads(text)["epoch"] < line["epoch"]]
+        with new_file(file, overwrite=True) as temporary:
+            temporary.write_text("\n".join([*kept, json.dumps(line)]) + "\n", encoding="utf-8")

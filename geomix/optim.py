@@ -1,0 +1,41 @@
+"""The optimiser and its schedule: AdamW on two groups of parameters, a warm-up, then a cosine."""
+
+import math
+
+from torch import nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+
+def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> AdamW:
+    """AdamW that pulls the weight matrices towards 0 and leaves everything else alone.
+
+    Biases, norms, embeddings, tokens and polynomial coefficients keep their scale: they are no matrices that
+    mix channels, so shrinking them would only lower the signal.
+    """
+    decayed: list[nn.Parameter] = []
+    kept: list[nn.Parameter] = []
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.requires_grad:
+                is_matrix = (
+                    name.endswith("weight") and parameter.ndim > 1 and not isinstance(module, nn.Embedding)
+                )
+                (decayed if is_matrix else kept).append(parameter)
+    groups = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": kept, "weight_decay": 0.0},
+    ]
+    return AdamW([group for group in groups if group["params"]], lr=learning_rate)
+
+
+def warmup_cosine(optimizer: Optimizer, warmup_steps: int, total_steps: int) -> LambdaLR:
+    """Raise the learning rate linearly over the warm-up, then lower it along half a cosine to 0."""
+
+    def factor(step: int) -> float:
+        if step < warmup_steps:
+            return (step + 1) / (warmup_steps + 1)
+        done = (step - warmup_steps) / max(total_steps - warmup_steps, 1)
+        return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+    return LambdaLR(optimizer, factor)

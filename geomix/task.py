@@ -1,0 +1,108 @@
+"""What is trained: a model, its loss and its scores. Each domain adds the loss and the scores."""
+
+from abc import abstractmethod
+from copy import deepcopy
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor, nn
+
+from geomix.errors import NonFiniteError
+from geomix.optim import adamw, warmup_cosine
+from geomix.train import TrainConfig
+
+
+class Task(pl.LightningModule):
+    """A model under training.
+
+    A domain implements `loss`, `judge` and `scores`. Training stops at the first loss or gradient that is not
+    finite and names the batch. Where the configuration asks for it, a running average of the weights is kept;
+    `served` is what is validated and written out.
+    """
+
+    goal = "loss"
+    """The score that says which epoch is the best."""
+    higher_is_better = False
+
+    def __init__(self, model: nn.Module, config: TrainConfig) -> None:
+        super().__init__()
+        self.model = model
+        self.config = config
+        self.average = deepcopy(model).requires_grad_(False) if config.ema else None
+        self._place = "before the first batch"
+        self._averaged_step = 0
+
+    @property
+    def served(self) -> nn.Module:
+        """The weights that count: their running average where there is one."""
+        return self.model if self.average is None else self.average
+
+    @abstractmethod
+    def loss(self, batch: Any) -> Tensor:
+        """The loss of `self.model` on a batch, a scalar."""
+
+    @abstractmethod
+    def judge(self, batch: Any) -> None:
+        """Add what `self.served` makes of a validation batch to the scores."""
+
+    @abstractmethod
+    def scores(self) -> dict[str, float]:
+        """The scores of all batches judged since the last call, which starts afresh."""
+
+    def describe(self, batch: Any) -> str:
+        """Name what is in a batch, for the message about a loss that is not finite."""
+        return ""
+
+    def on_train_start(self) -> None:
+        """Remember where a resumed run stands."""
+        self._averaged_step = self.global_step
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """One step of Lightning's training loop."""
+        names = self.describe(batch)
+        self._place = f"batch {batch_idx} of epoch {self.current_epoch}" + (f" ({names})" if names else "")
+        loss = self.loss(batch)
+        if not torch.isfinite(loss):
+            raise NonFiniteError(
+                f"the loss is {loss.item()} at {self._place}; look at that data, or lower the learning rate"
+            )
+        return loss
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Limit the gradient, and refuse one that would make all weights NaN."""
+        limit = float("inf") if self.config.clip is None else self.config.clip
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        if not torch.isfinite(norm):
+            raise NonFiniteError(
+                f"the gradient is {norm.item()} at {self._place}; "
+                f"look at that data, or lower the learning rate"
+            )
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Let the average follow the weights."""
+        step = self.global_step
+        if self.average is None or self.config.ema is None or step == self._averaged_step:
+            return
+        self._averaged_step = step
+        # Young averages follow quickly, so that the first weights, which are noise, are soon forgotten.
+        decay = min(self.config.ema, (1 + step) / (10 + step))
+        with torch.no_grad():
+            for kept, new in zip(
+                self.average.state_dict().values(), self.model.state_dict().values(), strict=True
+            ):
+                if kept.is_floating_point():
+                    kept.lerp_(new, 1 - decay)
+                else:
+                    kept.copy_(new)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """One step of Lightning's validation loop."""
+        self.judge(batch)
+
+    def configure_optimizers(self) -> Any:
+        """AdamW with a warm-up and a cosine over the whole run."""
+        steps = int(self.trainer.estimated_stepping_batches)
+        optimizer = adamw(self.model, self.config.learning_rate, self.config.weight_decay)
+        schedule = warmup_cosine(optimizer, round(self.config.warmup * steps), steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -1,0 +1,162 @@
+"""Training: the settings, and the one function that runs them."""
+
+import logging
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from geomix.config import Config
+from geomix.errors import CheckpointError, InputError, MissingFileError, OutputExistsError
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningDataModule
+
+    from geomix.task import Task
+
+log = logging.getLogger(__name__)
+
+
+class TrainConfig(Config):
+    """How a model is trained."""
+
+    epochs: int = Field(ge=1)
+    """How often the training data is gone through; validation and checkpoints come at the end of one."""
+    epoch_steps: int | None = Field(None, ge=1)
+    """Batches that make an epoch; all of the training data if not given. Smaller ones save more often."""
+    batch_size: int = Field(ge=1)
+    """Samples a step."""
+    accumulate: int = Field(1, ge=1)
+    """Batches whose gradients are added up before a step."""
+    learning_rate: float = Field(gt=0)
+    """The peak, reached after the warm-up."""
+    weight_decay: float = Field(0.05, ge=0)
+    """AdamW's pull of weight matrices towards 0."""
+    warmup: float = Field(0.05, ge=0, lt=1)
+    """Share of all steps over which the learning rate rises."""
+    clip: float | None = Field(1.0, gt=0)
+    """Largest norm of the gradient; no limit if null."""
+    ema: float | None = Field(None, gt=0, lt=1)
+    """Decay a step of the running average of the weights; no average if null."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16 computes in bfloat16 where that is safe and keeps the weights in float32."""
+    seed: int = Field(0, ge=0)
+    """Decides the order of samples, augmentation and dropout."""
+    workers: int = Field(0, ge=0)
+    """Processes that load data beside the training."""
+    val_every: int = Field(1, ge=1)
+    """Epochs from one validation to the next."""
+
+
+def fit(
+    task: "Task",
+    data: "LightningDataModule",
+    config: TrainConfig,
+    run_dir: str | Path,
+    resume: bool = False,
+    max_minutes: float | None = None,
+    device: str = "auto",
+) -> bool:
+    """Train `task` and keep what is needed to go on later.
+
+    The run folder gets `last.ckpt` after every epoch, `best.ckpt` whenever the task's goal improves, and a
+    line of JSON an epoch in `log.jsonl`. All randomness is a function of the seed and the epoch, so a run
+    that was stopped and resumed ends with the same bits as one that was not; an epoch cut short is repeated.
+
+    Args:
+        task: what is trained; it holds the final weights afterwards.
+        data: gives `train_dataloader()` and, if there is something to validate on, `val_dataloader()`.
+        config: the settings.
+        run_dir: the run folder, made if needed.
+        resume: go on from `last.ckpt` where there is one.
+        max_minutes: start no epoch that would probably end later than this.
+        device: `auto`, `cpu` or `cuda`.
+
+    Returns:
+        True if all epochs are done, False if the time was up.
+
+    Raises:
+        OutputExistsError: if the folder holds a run already and `resume` is false.
+        NonFiniteError: if the loss or its gradient is NaN or infinite.
+        InputError: if there is no training batch.
+    """
+    import lightning.pytorch as pl
+
+    from geomix.device import choose_device
+    from geomix.epochs import EpochEnd, EpochLoader
+
+    folder = Path(run_dir)
+    last = folder / "last.ckpt"
+    if last.exists() and not resume:
+        raise OutputExistsError(f"{folder}: holds a run already; resume it or choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    if resume and not last.exists():
+        log.info("%s: nothing to resume yet, starting afresh", folder)
+    end = EpochEnd(folder, config.epochs, max_minutes)
+    with warnings.catch_warnings():
+        # Whether workers help depends on the data; the configuration decides, not a hint a run.
+        warnings.filterwarnings("ignore", ".*does not have many workers.*")
+        # Lightning asks torch in a way that torch is about to drop.
+        warnings.filterwarnings("ignore", ".*LeafSpec.*deprecated.*", FutureWarning)
+        logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+        trainer = pl.Trainer(
+            accelerator="gpu" if choose_device(device).type == "cuda" else "cpu",
+            devices=1,
+            precision="bf16-mixed" if config.precision == "bf16" else "32-true",
+            max_epochs=config.epochs,
+            accumulate_grad_batches=config.accumulate,
+            check_val_every_n_epoch=config.val_every,
+            num_sanity_val_steps=0,
+            callbacks=[end],
+            default_root_dir=folder,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        data.prepare_data()
+        data.setup("fit")
+        batches = data.train_dataloader()
+        if len(batches) == 0:
+            raise InputError(
+                f"there is no training batch: fewer samples than the batch size of {config.batch_size}?"
+            )
+        loader = EpochLoader(
+            batches, config.seed, config.epoch_steps or len(batches), lambda: trainer.current_epoch
+        )
+        task.train()
+        try:
+            trainer.fit(
+                task,
+                train_dataloaders=loader,
+                val_dataloaders=data.val_dataloader(),
+                ckpt_path=last if last.exists() else None,
+                weights_only=True,
+            )
+        except SystemExit:
+            # Lightning turns Ctrl+C into an exit; the caller shall see what it was.
+            raise KeyboardInterrupt from None
+    return end.finished
+
+
+def restore(task: "Task", run_dir: str | Path) -> None:
+    """Load the best weights of a run into `task`, the last ones where nothing was validated.
+
+    Raises:
+        MissingFileError: if the folder holds no checkpoint.
+        CheckpointError: if the weights are those of another model.
+    """
+    import torch
+
+    for name in ("best.ckpt", "last.ckpt"):
+        file = Path(run_dir) / name
+        if file.exists():
+            try:
+                task.load_state_dict(torch.load(file, map_location="cpu", weights_only=True)["state_dict"])
+            except RuntimeError as error:
+                raise CheckpointError(
+                    f"{file}: holds another model: {str(error).splitlines()[-1].strip()}"
+                ) from None
+            return
+    raise MissingFileError(f"{run_dir}: holds no best.ckpt or last.ckpt; is it the folder of a run?")
