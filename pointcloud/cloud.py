@@ -20,6 +20,8 @@ class Source:
     """The key of the format in `pointcloud.io.FORMATS`."""
     payload: Any = None
     """Whatever the reader of that format keeps for its writer; nobody else looks inside."""
+    coord: NDArray[np.float64] | None = None
+    """The numbers of the file, [N, 3], where they are not metres."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,11 @@ class Cloud:
     def name(self) -> str:
         """The file name for messages, or `cloud` where there is no file."""
         return str(self.source.path) if self.source else "cloud"
+
+    @property
+    def file_coord(self) -> NDArray[np.float64]:
+        """Coordinates in the unit of the file, as they are written again, [N, 3]."""
+        return self.coord if self.source is None or self.source.coord is None else self.source.coord
 
     def with_fields(self, **fields: NDArray[Any]) -> Self:
         """The same cloud with these fields added or replaced."""
