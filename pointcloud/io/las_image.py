@@ -13,7 +13,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from geomix.errors import InputError
 from pointcloud.io.las import LasPayload
 from pointcloud.io.las_layout import EXTRA_BYTES, POINT_LENGTHS, Layout, Vlr, new_vlr, patched
 from pointcloud.io.las_promote import promote
@@ -72,13 +71,17 @@ def with_class(image: Image, ids: NDArray[np.int64]) -> Image:
 
 
 def with_dimension(image: Image, name: str, values: NDArray[Any]) -> Image:
-    """Append a float32 dimension, or fill the one of that name that the file has.
+    """Append a float32 dimension, or fill the one of that name if the file has it as a number with fractions.
 
-    Raises:
-        InputError: if the file has that dimension in whole numbers, which cannot hold the values.
+    Where the file uses the name for whole numbers, the new dimension is called `geomix_` and that name.
     """
-    if name in image.data.point_format.dimension_names:
-        return _fill(image, name, values)
+    extra = list(image.data.point_format.extra_dimensions)
+    index = next((index for index, dimension in enumerate(extra) if dimension.name == name), None)
+    if index is not None and (extra[index].dtype.kind == "f" or extra[index].scales is not None):
+        return _fill(image, index, values)
+    if index is not None or name in _described_names(image.layout):
+        log.warning("the file uses %r for whole numbers; the prediction goes to 'geomix_%s'", name, name)
+        name = f"geomix_{name}"
     column = np.ascontiguousarray(values, dtype="<f4").view(np.uint8).reshape(len(values), 4)
     records = np.concatenate([image.records, column], axis=1)
     header = patched(image.layout.header, "<H", 105, records.shape[1])
@@ -86,20 +89,14 @@ def with_dimension(image: Image, name: str, values: NDArray[Any]) -> Image:
     return replace(image, layout=layout, records=records)
 
 
-def _fill(image: Image, name: str, values: NDArray[Any]) -> Image:
-    """Write into a dimension that exists, in its own type and scale."""
+def _fill(image: Image, index: int, values: NDArray[Any]) -> Image:
+    """Write into an extra dimension that exists, in its own type and scale."""
     extra = list(image.data.point_format.extra_dimensions)
-    index = [dimension.name for dimension in extra].index(name)
     dtype = extra[index].dtype
     numbers = np.asarray(values, dtype=np.float64)
     if extra[index].scales is not None:
         numbers = (numbers - extra[index].offsets[0]) / extra[index].scales[0]
     if dtype.kind in "iu":
-        if extra[index].scales is None and not np.array_equal(np.rint(numbers), numbers, equal_nan=True):
-            raise InputError(
-                f"the file has a dimension {name!r} of whole numbers, which cannot hold the {name} "
-                f"of a prediction; rename that dimension or write without {name}"
-            )
         limits = np.iinfo(dtype)
         numbers = np.clip(np.rint(np.nan_to_num(numbers)), limits.min, limits.max)
     before = sum(int(dimension.num_bits) // 8 for dimension in extra[:index])
@@ -129,12 +126,23 @@ def _described(layout: Layout, name: str) -> tuple[Vlr, ...]:
 def _second_descriptions(layout: Layout, first: Vlr | None, missing: int) -> bytes:
     """Entries for bytes that the first description leaves out: later ones if they tally, or plain bytes."""
     later = b"".join(vlr.data for vlr in layout.vlrs if vlr.key == EXTRA_BYTES and vlr is not first)
-    if described_bytes(later) == missing:
+    names = _names(later + (first.data if first else b""))
+    if described_bytes(later) == missing and len(set(names)) == len(names):
         return later
     # One byte an entry: some readers take the length of an opaque entry for its flags.
     return b"".join(
         struct.pack("<2xBB32s156x", 1, 0, f"undescribed_{number}".encode()) for number in range(missing)
     )
+
+
+def _described_names(layout: Layout) -> set[str]:
+    return {name for vlr in layout.vlrs if vlr.key == EXTRA_BYTES for name in _names(vlr.data)}
+
+
+def _names(data: bytes) -> list[str]:
+    """Names of the entries of an extra bytes record."""
+    entries = range(0, len(data) - _DESCRIPTOR + 1, _DESCRIPTOR)
+    return [data[start + 4 : start + 36].split(b"\0")[0].decode("latin-1") for start in entries]
 
 
 def described_bytes(data: bytes) -> int:

@@ -116,9 +116,9 @@ def _compress(compressor: Any, records: NDArray[np.uint8], chunks: Chunks | None
     if chunks is None:
         compressor.compress_many(records.tobytes())
     else:
-        start = 0
-        for count in chunks.counts:
-            compressor.compress_many(records[start : start + count].tobytes())
-            compressor.finish_current_chunk()
-            start += count
+        ends = np.cumsum(chunks.counts)
+        for number, part in enumerate(np.split(records, ends[:-1])):
+            if number:
+                compressor.finish_current_chunk()  # not after the last: done() does that
+            compressor.compress_many(part.tobytes())
     compressor.done()

@@ -23,5 +23,5 @@ class WriteOptions:
 
     format: str | None = None
     """Key of `FORMATS` where the suffix must not decide."""
-    extra: tuple[str, ...] = ("confidence", "entropy")
-    """Fields that go out beside the class where the cloud has them."""
+    extra: tuple[str, ...] = ()
+    """Fields that go out beside the class when a file is written again, such as confidence and entropy."""
