@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test format lint types tests lock clean
 
 demo: $(STAMP)
-	env -u OMP_NUM_THREADS $(BIN)/geomix sits demo -o demo --overwrite
+	env -u OMP_NUM_THREADS $(BIN)/geomix sits demo -o demo
 
 test: lint types tests
 

@@ -2,15 +2,24 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 import geomix
 from geomix.batch import one_line
-from geomix.config import find_config, list_configs
+from geomix.config import find_config, hint, list_configs
 from geomix.domains import DOMAINS, room
-from geomix.errors import GeomixError
+from geomix.errors import GeomixError, InputError
+from geomix.options import Json, Quiet
 from geomix.progress import talk
+from geomix.report import json_text
+
+if TYPE_CHECKING:
+    from geomix.bench import Row
+
+Seconds = Annotated[float, Parameter(help="A rival whose single run takes longer is shown as not run.")]
 
 app = App(
     name="geomix",
@@ -27,7 +36,7 @@ app.command(config_app)
 
 
 @config_app.command(name="list")
-def list_all(domain: str | None = None) -> None:
+def list_all(domain: str | None = None, /) -> None:
     """Print the names of the configurations, those of one domain or all."""
     for owner in DOMAINS if domain is None else [domain]:
         for name in list_configs(owner):
@@ -35,11 +44,31 @@ def list_all(domain: str | None = None) -> None:
 
 
 @config_app.command
-def show(name: str) -> None:
+def show(name: str, /) -> None:
     """Print a configuration, to be saved and changed: `geomix config show sits/tiny > mine.yaml`."""
     domain, _, config = name.rpartition("/")
     owners = [domain] if domain else [owner for owner in DOMAINS if config in list_configs(owner)]
     print(find_config(config, owners[0] if owners else "any domain").read_text(encoding="utf-8"), end="")
+
+
+@app.command
+def info(*, json: Json = False) -> None:
+    """Show versions, device, kernels, optional packages, and the bundled models with their limits."""
+    from geomix.info import gather, text
+
+    print(json_text(gather()) if json else text(gather()))
+
+
+@app.command
+def bench(name: str = "mixer", /, *, cap: Seconds = 20.0, json: Json = False, quiet: Quiet = False) -> None:
+    """Measure speed and memory of the mixer or of a domain: mixer, sits, pointcloud or htr."""
+    from geomix.bench import rows_table
+
+    if name not in ("mixer", *DOMAINS):
+        raise InputError(f"there is no benchmark {name!r}{hint(name, ['mixer', *DOMAINS])}")
+    module = import_module("geomix.bench.mixer") if name == "mixer" else room(name, "bench")
+    rows: list[Row] = module.run(cap_seconds=cap)
+    print(json_text([row.as_dict() for row in rows]) if json else rows_table(rows))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

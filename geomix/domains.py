@@ -27,12 +27,12 @@ def room(domain: str, name: str) -> ModuleType:
     if domain not in DOMAINS:
         raise ConfigError(f"unknown domain {domain!r}{hint(domain, DOMAINS)}")
     if domain_folder(domain) is None:
-        raise _intruder(domain)
+        raise intruder(domain)
     try:
         return import_module(f"{domain}.{name}")
     except ImportError as error:
         if _other_owners(domain):
-            raise _intruder(domain) from error
+            raise intruder(domain) from error
         raise
 
 
@@ -57,7 +57,8 @@ def _other_owners(domain: str) -> list[str]:
     return sorted(set(packages_distributions().get(domain, [])) - {"geomix"})
 
 
-def _intruder(domain: str) -> MissingPackageError:
+def intruder(domain: str) -> MissingPackageError:
+    """The error that says which installed package hides a domain, and the way out."""
     owners = ", ".join(_other_owners(domain)) or "a folder of that name on the import path"
     return MissingPackageError(
         f"the import name {domain!r} is taken by {owners}, which hides geomix's files; "

@@ -18,8 +18,16 @@ MemoryOption = Annotated[
     Parameter(name="--memory", help="Most memory to use, such as 4GB; half of what is free if not given."),
 ]
 Overwrite = Annotated[
-    bool, Parameter(name="--overwrite", negative="", help="Replace the output if it exists already.")
+    bool,
+    Parameter(
+        name="--overwrite", negative="", show_default=False, help="Replace the output if it exists already."
+    ),
 ]
 # The command line reads this one itself, before the verb runs; a verb only has to accept it.
-Quiet = Annotated[bool, Parameter(name="--quiet", negative="", help="No progress, only warnings and errors.")]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of a table.")]
+Quiet = Annotated[
+    bool,
+    Parameter(name="--quiet", negative="", show_default=False, help="No progress, only warnings and errors."),
+]
+Json = Annotated[
+    bool, Parameter(name="--json", negative="", show_default=False, help="Print JSON instead of a table.")
+]
