@@ -31,25 +31,25 @@ VOID = 19
 """Code of parcels that lie mostly outside a patch: neither trained on nor scored."""
 
 CLASSES: tuple[tuple[str, str], ...] = (
-    ("Background", "000000"),
-    ("Meadow", "aec7e8"),
-    ("Soft winter wheat", "ff7f0e"),
-    ("Corn", "ffbb78"),
-    ("Winter barley", "2ca02c"),
-    ("Winter rapeseed", "98df8a"),
-    ("Spring barley", "d62728"),
-    ("Sunflower", "ff9896"),
-    ("Grapevine", "9467bd"),
-    ("Beet", "c5b0d5"),
-    ("Winter triticale", "8c564b"),
-    ("Winter durum wheat", "c49c94"),
-    ("Fruits, vegetables, flowers", "e377c2"),
-    ("Potatoes", "f7b6d2"),
-    ("Leguminous fodder", "7f7f7f"),
-    ("Soybeans", "c7c7c7"),
-    ("Orchard", "bcbd22"),
-    ("Mixed cereal", "dbdb8d"),
-    ("Sorghum", "17becf"),
+    ("Background", "#000000"),
+    ("Meadow", "#aec7e8"),
+    ("Soft winter wheat", "#ff7f0e"),
+    ("Corn", "#ffbb78"),
+    ("Winter barley", "#2ca02c"),
+    ("Winter rapeseed", "#98df8a"),
+    ("Spring barley", "#d62728"),
+    ("Sunflower", "#ff9896"),
+    ("Grapevine", "#9467bd"),
+    ("Beet", "#c5b0d5"),
+    ("Winter triticale", "#8c564b"),
+    ("Winter durum wheat", "#c49c94"),
+    ("Fruits, vegetables, flowers", "#e377c2"),
+    ("Potatoes", "#f7b6d2"),
+    ("Leguminous fodder", "#7f7f7f"),
+    ("Soybeans", "#c7c7c7"),
+    ("Orchard", "#bcbd22"),
+    ("Mixed cereal", "#dbdb8d"),
+    ("Sorghum", "#17becf"),
 )
 """Name and colour (tab20, as published) of the codes 0 to 18."""
 
@@ -127,14 +127,18 @@ class PastisFolder:
         """The patches of some folds, by id."""
         return [patch for patch in self.patches.values() if patch.fold in folds]
 
-    def values(self, patch: Patch) -> NDArray[np.int16]:
+    def values(self, patch: Patch, file: Path | None = None) -> NDArray[np.int16]:
         """Digital numbers, [T, 10, H, W], mapped from the file and not read.
+
+        Args:
+            patch: whose.
+            file: where they lie, if not in `DATA_S2`.
 
         Raises:
             MissingFileError: if the file is absent.
             FormatError: if it holds something else or another number of dates than the metadata.
         """
-        file = self.path / "DATA_S2" / f"S2_{patch.id}.npy"
+        file = file or self.path / "DATA_S2" / f"S2_{patch.id}.npy"
         values = _load(file)
         if values.ndim != 4 or values.shape[1] != len(BANDS):
             raise FormatError(f"{file}: expected [dates, {len(BANDS)}, rows, columns], got {values.shape}")
