@@ -1,0 +1,42 @@
+"""Token mixers with one call: `mixer(x, segments=None, *, state=None, return_state=False)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from geomix.errors import ConfigError
+from geomix.mixers.attention import Attention
+from geomix.mixers.pom import PoM
+from geomix.mixers.state import State
+
+__all__ = ["MIXERS", "Attention", "PoM", "State", "build_mixer"]
+
+MIXERS: dict[str, Callable[..., nn.Module]] = {
+    "pom": PoM,
+    "pom_official": PoM.official,
+    "attention": Attention,
+}
+"""What `name` may be in a mixer's configuration; the other keys are the arguments of the constructor."""
+
+
+def build_mixer(spec: Mapping[str, Any], dim: int) -> nn.Module:
+    """Build a mixer from its configuration.
+
+    Args:
+        spec: `name`, a key of `MIXERS`, and arguments of that mixer: `{"name": "pom", "degree": 2}`.
+        dim: width of the tokens.
+
+    Raises:
+        ConfigError: if the name is not known or an argument does not fit.
+    """
+    arguments = dict(spec)
+    name = arguments.pop("name", None)
+    if name not in MIXERS:
+        raise ConfigError(f"mixer name {name!r} is not known; choose one of {', '.join(MIXERS)}")
+    try:
+        return MIXERS[name](dim, **arguments)
+    except TypeError as error:
+        raise ConfigError(f"mixer {name!r}: {error}") from None
