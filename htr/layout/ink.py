@@ -1,0 +1,178 @@
+"""From grey pixels to ink: paper levelled, polarity found, ruling and frames removed, size of writing estimated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from htr.io.images import Grey
+
+Ink = NDArray[np.float32]
+Polarity = Literal["auto", "dark", "light"]
+
+PITCH = 32.0
+"""From one line of writing to the next at the scale on which lines are sought, px."""
+FIRST_SIDE = 1600
+"""Longer side of the page at the scale on which the size of the writing is estimated, px."""
+
+
+@dataclass(frozen=True, eq=False)
+class InkMap:
+    """Where the ink of a page is, at the scale that makes its lines `PITCH` apart."""
+
+    ink: Ink
+    """0 is paper, 1 is full ink, [h, w]."""
+    scale: float
+    """Pixels of the map for one pixel of the page."""
+
+
+def ink_map(grey: Grey) -> InkMap | None:
+    """The ink of a page with dark writing on light paper; None for a page without any.
+
+    Args:
+        grey: the page, [H, W].
+    """
+    first = min(FIRST_SIDE / max(grey.shape), 1.0)
+    small = resized(grey, first)
+    ink = without_frame(without_rules(darkness(small), PITCH))
+    pitch = line_pitch(ink)
+    if pitch is None:
+        return None
+    scale = float(np.clip(first * PITCH / pitch, 0.02, 2.0))
+    if abs(scale / first - 1) > 0.05:
+        ink = without_frame(without_rules(darkness(resized(grey, scale)), PITCH))
+    return InkMap(ink, scale)
+
+
+def is_light_on_dark(grey: Grey) -> bool:
+    """Whether the writing is lighter than what it stands on, as on a photographic negative.
+
+    Strokes are thin: what differs from the median of its neighbourhood is a stroke, and the side on which most
+    of them lie is that of the ink.
+    """
+    small = resized(grey, min(1200.0 / max(grey.shape), 1.0))
+    size = max(min(31, (min(small.shape) - 1) // 2 * 2 + 1), 3)
+    difference = small.astype(np.float32) - cv2.medianBlur(small, size)
+    strength = float(np.percentile(np.abs(difference), 99.5))
+    if strength < 12.0:
+        return False
+    dark = np.count_nonzero(difference < -0.5 * strength)
+    light = np.count_nonzero(difference > 0.5 * strength)
+    # A page in a black frame has some light specks; a negative has hardly any dark ones.
+    return bool(light > 2 * dark and np.median(small) < 140)
+
+
+def upright_polarity(grey: Grey, polarity: Polarity = "auto") -> Grey:
+    """The page with dark ink on light paper.
+
+    Args:
+        grey: the page.
+        polarity: of the ink: `dark`, `light`, or `auto` to find out.
+    """
+    is_light = is_light_on_dark(grey) if polarity == "auto" else polarity == "light"
+    return 255 - grey if is_light else grey
+
+
+def resized(grey: Grey, scale: float) -> Grey:
+    """An image at another size."""
+    size = (max(round(grey.shape[1] * scale), 1), max(round(grey.shape[0] * scale), 1))
+    if size == (grey.shape[1], grey.shape[0]):
+        return grey
+    return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR), np.uint8)
+
+
+def darkness(grey: Grey) -> Ink:
+    """How much darker than its paper each pixel is, 0 to 1, with shadows and stains levelled, [h, w]."""
+    paper = cv2.morphologyEx(grey, cv2.MORPH_CLOSE, np.ones((25, 25), np.uint8))
+    paper = cv2.medianBlur(paper, 25) if min(grey.shape) > 25 else paper
+    paper = np.maximum(cv2.GaussianBlur(paper, (0, 0), 5.0).astype(np.float32), 1.0)
+    relative = np.clip(1.0 - grey.astype(np.float32) / paper, 0.0, 1.0)
+    # Where everything is black, as outside the sheet, a little noise would count as ink.
+    relative *= np.clip((paper - 30.0) / 30.0, 0.0, 1.0)
+    threshold = _threshold(relative)
+    return np.clip((relative - 0.6 * threshold) / (0.8 * threshold), 0.0, 1.0).astype(np.float32)
+
+
+def _threshold(relative: NDArray[np.float32]) -> float:
+    """Otsu's split of what stands out of the paper at all; never so low that its texture is ink."""
+    standing = (relative[relative > 0.04] * 255).astype(np.uint8)
+    if len(standing) < 50:
+        return 0.25
+    found, _ = cv2.threshold(standing.reshape(-1, 1), 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
+    return float(np.clip(found / 255.0, 0.10, 0.45))
+
+
+def without_rules(ink: Ink, pitch: float) -> Ink:
+    """The ink without ruled lines, table borders and edges of the sheet: all that is long, straight and thin."""
+    solid = (ink > 0.35).astype(np.uint8)
+    length = round(3.0 * pitch)
+    rules = np.zeros_like(solid)
+    for flip in (False, True):
+        side = np.ascontiguousarray(solid.T) if flip else solid
+        # Ruling that is not quite level leaves a row after some length; thickened it still overlaps itself.
+        thick = cv2.dilate(side, np.ones((3, 1), np.uint8))
+        long = cv2.morphologyEx(thick, cv2.MORPH_OPEN, np.ones((1, length), np.uint8))
+        # Letters on the rule are high there: only what is as thin as a rule goes.
+        tall = cv2.morphologyEx(side, cv2.MORPH_OPEN, np.ones((6, 1), np.uint8))
+        found = (long & side) & (1 - tall)
+        rules |= found.T if flip else found
+    return np.where(rules > 0, np.float32(0.0), ink).astype(np.float32)
+
+
+def without_frame(ink: Ink) -> Ink:
+    """The ink without what reaches the edge of the image and is larger than writing: binding, table, shadow."""
+    labels_of = (ink > 0.35).astype(np.uint8)
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(labels_of, connectivity=8)
+    height, width = ink.shape
+    left, top = stats[:, cv2.CC_STAT_LEFT], stats[:, cv2.CC_STAT_TOP]
+    right, bottom = left + stats[:, cv2.CC_STAT_WIDTH], top + stats[:, cv2.CC_STAT_HEIGHT]
+    at_edge = (left <= 2) | (top <= 2) | (right >= width - 2) | (bottom >= height - 2)
+    large = (stats[:, cv2.CC_STAT_HEIGHT] > 0.06 * height) | (stats[:, cv2.CC_STAT_WIDTH] > 0.15 * width)
+    frame = at_edge & large
+    frame[0] = False
+    return np.where(frame[labels], np.float32(0.0), ink).astype(np.float32)
+
+
+def line_pitch(ink: Ink) -> float | None:
+    """The usual distance from line to line, px; None where there is no ink that could be writing.
+
+    From the autocorrelation of the ink down narrow columns, in which slanting lines stay apart; for pages with
+    too few lines, from the height of connected ink.
+    """
+    typical = _writing_height(ink)
+    if typical is None:
+        return None
+    lags = np.arange(round(max(1.0 * typical, 8.0)), round(min(5.0 * typical, ink.shape[0] / 2.5)) + 1)
+    fallback = 1.8 * typical
+    if len(lags) < 5:
+        return fallback
+    strip = max(round(2.0 * typical), 8)
+    columns = ink.shape[1] // strip
+    profiles = ink[:, : columns * strip].reshape(ink.shape[0], columns, strip).mean(axis=2)
+    smooth = cv2.GaussianBlur(profiles, (1, 0), sigmaX=0.1, sigmaY=max(0.12 * typical, 1.0))
+    centred = smooth - cv2.GaussianBlur(smooth, (1, 0), sigmaX=0.1, sigmaY=2.0 * typical)
+    energy = float((centred * centred).sum())
+    if energy <= 0:
+        return fallback
+    scores = np.array([(centred[lag:] * centred[:-lag]).sum() / energy for lag in lags])
+    peaks = [i for i in range(1, len(lags) - 1) if scores[i] > scores[i - 1] and scores[i] >= scores[i + 1]]
+    strong = [i for i in peaks if scores[i] > 0.12 and scores[i] > 0.6 * max(scores[peak] for peak in peaks)]
+    return float(lags[strong[0]]) if strong else fallback
+
+
+def _writing_height(ink: Ink) -> float | None:
+    """The height of the connected part, letter or word, in which the median pixel of the ink lies, px."""
+    _, _, stats, _ = cv2.connectedComponentsWithStats((ink > 0.5).astype(np.uint8), connectivity=8)
+    width, height, area = stats[1:, cv2.CC_STAT_WIDTH], stats[1:, cv2.CC_STAT_HEIGHT], stats[1:, cv2.CC_STAT_AREA]
+    kept = (height >= 5) & (width >= 3) & (area >= 12)
+    kept &= (height < ink.shape[0] / 5) & (area < 0.7 * width * height + 40)
+    if np.count_nonzero(kept) < 3:
+        return None
+    height, area = height[kept], area[kept]
+    order = np.argsort(height)
+    weight = np.cumsum(area[order])
+    return float(height[order][np.searchsorted(weight, weight[-1] / 2)])

@@ -1,0 +1,219 @@
+"""From curves to lines: each gets its ink, its ends, its baseline and its outline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from htr.layout.ink import PITCH, Ink
+from htr.layout.trace import Curve
+from htr.page import Points
+
+FARTHEST = 0.75 * PITCH
+"""Ink farther than this from every curve belongs to no line, px."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outlined:
+    """A line with its place at the scale of the ink map."""
+
+    curve: Curve
+    baseline: Points
+    polygon: Points
+    ink: float
+    """How much ink it holds, px of full ink."""
+    height: float
+    """From the tops of its letters to their feet, px."""
+
+
+def outline(ink: Ink, curves: list[Curve], gap: float) -> list[Outlined]:
+    """Give the ink to the curves and draw a line around each.
+
+    Args:
+        ink: at the scale of `PITCH`.
+        curves: middles of lines.
+        gap: a line is cut where it has no ink for more than this, px.
+    """
+    owner = assign(ink, curves)
+    lines = []
+    for index, curve in enumerate(curves):
+        for part in _runs(ink, owner, index, curve, gap):
+            line = _outlined(ink, owner, index, part)
+            if line is not None:
+                lines.append(line)
+    return lines
+
+
+def assign(ink: Ink, curves: list[Curve]) -> NDArray[np.int32]:
+    """The number of the curve that each inked pixel belongs to, -1 for none, [h, w].
+
+    Connected ink goes as a whole to the curve whose core most of it lies in, so that loops above and below stay
+    with their letters; what reaches over several lines is cut in the middle between them.
+    """
+    height, width = ink.shape
+    nearest, distance = _nearest(curves, (height, width))
+    solid = (ink > 0.3).astype(np.uint8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(solid, connectivity=8)
+    owner = np.where(solid > 0, nearest, -1)
+    rows, columns = np.nonzero(solid)
+    label, near = labels[rows, columns], nearest[rows, columns]
+    core = np.exp(-0.5 * (distance[rows, columns] / (0.22 * PITCH)) ** 2) * ink[rows, columns]
+    votes = np.zeros((count, len(curves)), np.float32)
+    known = near >= 0
+    np.add.at(votes, (label[known], near[known]), core[known])
+    total = votes.sum(axis=1)
+    best = votes.argmax(axis=1)
+    share = votes[np.arange(count), best] / np.maximum(total, 1e-9)
+    # A part that lies in the cores of two lines is two letters that touch.
+    whole = (share > 0.8) | (stats[:, cv2.CC_STAT_HEIGHT] < 1.1 * PITCH)
+    whole &= (total > 0.02 * stats[:, cv2.CC_STAT_AREA]) & (stats[:, cv2.CC_STAT_HEIGHT] < 3.0 * PITCH)
+    whole[0] = False
+    owner[rows, columns] = np.where(whole[label], best[label], owner[rows, columns])
+    return owner.astype(np.int32)
+
+
+def _nearest(curves: list[Curve], size: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The nearest curve above or below each pixel within `FARTHEST`, and how far it is, [h, w] each."""
+    height, width = size
+    nearest = np.full(size, -1, np.int32)
+    distance = np.full(size, FARTHEST, np.float32)
+    reach = int(np.ceil(FARTHEST))
+    offsets = np.arange(-reach, reach + 1)
+    for index, curve in enumerate(curves):
+        # A little beyond its ends, where the first and last letters hang over.
+        start, end = max(curve.start - PITCH // 2, 0), min(curve.end + PITCH // 2, width)
+        columns = np.arange(int(start), int(end))
+        middle = curve.at(columns.astype(np.float64))
+        rows = np.rint(middle)[:, None].astype(int) + offsets
+        away = np.abs(rows - middle[:, None])
+        xs = np.broadcast_to(columns[:, None], rows.shape)
+        valid = (rows >= 0) & (rows < height)
+        rows, xs, away = rows[valid], xs[valid], away[valid]
+        closer = away < distance[rows, xs]
+        distance[rows[closer], xs[closer]] = away[closer]
+        nearest[rows[closer], xs[closer]] = index
+    return nearest, distance
+
+
+def _runs(ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve, gap: float) -> list[Curve]:
+    """The curve cut to where its ink begins and ends, and in pieces at long gaps."""
+    x0, x1 = max(curve.start - round(2 * PITCH), 0), min(curve.end + round(2 * PITCH), ink.shape[1])
+    y0, y1 = _rows(curve, ink.shape[0])
+    mine = np.where(owner[y0:y1, x0:x1] == index, ink[y0:y1, x0:x1], 0.0)
+    inked = np.flatnonzero(mine.sum(axis=0) > 0.5)
+    if not len(inked):
+        return []
+    cuts = np.flatnonzero(np.diff(inked) > gap)
+    firsts = np.concatenate([[0], cuts + 1])
+    lasts = np.concatenate([cuts, [len(inked) - 1]])
+    return [curve.part(x0 + int(inked[a]), x0 + int(inked[b]) + 1) for a, b in zip(firsts, lasts, strict=True)]
+
+
+def _rows(curve: Curve, height: int) -> tuple[int, int]:
+    reach = 2.0 * PITCH
+    return max(int(curve.y.min() - reach), 0), min(int(curve.y.max() + reach) + 1, height)
+
+
+def _outlined(ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve) -> Outlined | None:
+    y0, y1 = _rows(curve, ink.shape[0])
+    x0, x1 = max(curve.start, 0), min(curve.end, ink.shape[1])
+    mine = np.where(owner[y0:y1, x0:x1] == index, ink[y0:y1, x0:x1], 0.0)
+    rows, columns = np.nonzero(mine > 0.3)
+    if len(rows) < 12 or x1 - x0 < 3:
+        return None
+    level = curve.y[np.arange(x0, x1) - curve.start]
+    relative = rows + y0 - level[columns]
+    weight = mine[rows, columns]
+    foot = _foot(relative, columns, weight, x1 - x0)
+    baseline = _polyline(x0, level + foot)
+    top, bottom = _edges(relative, columns, x1 - x0)
+    polygon = _polygon(x0, level, top, bottom)
+    head = float(np.percentile(relative, 10))
+    return Outlined(curve, baseline, polygon, float(weight.sum()), float(np.median(foot)) - head)
+
+
+def _foot(
+    relative: NDArray[np.float64], columns: NDArray[np.int64], weight: NDArray[np.float64], width: int
+) -> NDArray[np.float64]:
+    """How far below the curve the letters stand, for each column, px, [width].
+
+    In windows of a few letters: the row below the middle at which the ink falls off fastest.
+    """
+    window = 3.0 * PITCH
+    centres = np.arange(0, max(width - 0.5 * window, 1), 0.5 * window) + min(0.5 * window, width / 2)
+    rows = np.arange(-round(PITCH), round(PITCH) + 1)
+    whole = _fall(relative, weight, rows, prior=0.25 * PITCH, spread=0.2 * PITCH)
+    feet = []
+    for centre in centres:
+        inside = np.abs(columns - centre) <= 0.5 * window
+        feet.append(
+            _fall(relative[inside], weight[inside], rows, prior=whole, spread=0.1 * PITCH)
+            if np.count_nonzero(inside) > 20
+            else whole
+        )
+    smooth = np.array([np.median(feet[max(i - 1, 0) : i + 2]) for i in range(len(feet))])
+    return np.asarray(np.interp(np.arange(width), centres[: len(smooth)], smooth))
+
+
+def _fall(
+    relative: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    prior: float,
+    spread: float,
+) -> float:
+    """The row of the steepest fall of the ink, near a place where it is expected."""
+    profile = np.bincount(
+        np.clip(np.rint(relative).astype(int) - int(rows[0]), 0, len(rows) - 1), weight, minlength=len(rows)
+    )
+    sigma = 0.06 * PITCH
+    bell = np.exp(-0.5 * (np.arange(-6, 7) / sigma) ** 2)
+    smooth = np.convolve(profile, bell / bell.sum(), mode="same")
+    fall = np.maximum(-np.gradient(smooth), 0.0) * np.exp(-0.5 * ((rows - prior) / spread) ** 2)
+    return float(rows[fall.argmax()]) if fall.max() > 0 else prior
+
+
+def _polyline(x0: int, y: NDArray[np.float64]) -> Points:
+    """A curve as few points: a straight line where that is enough."""
+    x = np.arange(len(y), dtype=np.float64)
+    points = np.stack([x + x0, y], axis=1)
+    straight = np.polyval(np.polyfit(x, y, 1), x) if len(y) > 2 else y
+    if np.abs(straight - y).max() < 0.06 * PITCH:
+        return np.array([[x0, straight[0]], [x0 + len(y) - 1.0, straight[-1]]])
+    kept = cv2.approxPolyDP(points.astype(np.float32).reshape(-1, 1, 2), 0.05 * PITCH, False)
+    return np.asarray(kept.reshape(-1, 2), np.float64)
+
+
+def _edges(
+    relative: NDArray[np.float64], columns: NDArray[np.int64], width: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The highest and lowest ink in each window of half a pitch, relative to the curve, [windows] each."""
+    step = 0.5 * PITCH
+    windows = max(round(width / step), 1)
+    place = np.minimum((columns * windows) // width, windows - 1)
+    top, bottom = np.full(windows, -0.3 * PITCH), np.full(windows, 0.3 * PITCH)
+    np.minimum.at(top, place, relative)
+    np.maximum.at(bottom, place, relative)
+    return top, bottom
+
+
+def _polygon(x0: int, level: NDArray[np.float64], top: NDArray[np.float64], bottom: NDArray[np.float64]) -> Points:
+    """The outline around the ink with a margin, simplified, [m, 2]."""
+    margin = 0.1 * PITCH
+    width, windows = len(level), len(top)
+    # Each window reaches into its neighbours, so that the outline cuts no loop.
+    high = np.minimum(top, np.minimum(np.append(top[1:], top[-1]), np.append(top[0], top[:-1])))
+    low = np.maximum(bottom, np.maximum(np.append(bottom[1:], bottom[-1]), np.append(bottom[0], bottom[:-1])))
+    high, low = (high + top) / 2 - margin, (low + bottom) / 2 + margin
+    high, low = np.minimum(high, top - 1), np.maximum(low, bottom + 1)
+    centres = (np.arange(windows) + 0.5) * width / windows
+    x = np.concatenate([[0.0], centres, [width - 1.0]])
+    y = np.interp(x, np.arange(width), level)
+    ends = np.concatenate([[-margin], np.zeros(windows), [margin]])
+    upper = np.stack([x + x0 + ends, y + np.concatenate([[high[0]], high, [high[-1]]])], axis=1)
+    lower = np.stack([x + x0 + ends, y + np.concatenate([[low[0]], low, [low[-1]]])], axis=1)
+    ring = np.concatenate([upper, lower[::-1]]).astype(np.float32).reshape(-1, 1, 2)
+    return np.asarray(cv2.approxPolyDP(ring, 0.04 * PITCH, True).reshape(-1, 2), np.float64)

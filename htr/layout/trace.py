@@ -1,0 +1,143 @@
+"""From the ridge field to one curve a line: ridges traced, collinear pieces merged, columns kept apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from htr.layout.ink import PITCH, Ink
+from htr.layout.ridges import Ridges
+
+LOW, HIGH = 0.09, 0.20
+"""A ridge goes on while its response is above LOW, and is a line if it reaches HIGH somewhere."""
+SHORTEST = 0.6 * PITCH
+"""A shorter ridge is a speck, px."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The middle of a line of writing, one y for each x of a run of columns."""
+
+    start: int
+    y: NDArray[np.float64]
+    """From column `start` on, px, [n]."""
+
+    @property
+    def end(self) -> int:
+        """The column after the last."""
+        return self.start + len(self.y)
+
+    def at(self, x: NDArray[np.float64] | float) -> NDArray[np.float64]:
+        """The curve at any x, straight on beyond its ends with the slope of its last pitch."""
+        reach = min(len(self.y) - 1, round(1.5 * PITCH))
+        columns = self.start + np.arange(len(self.y))
+        inside = np.interp(x, columns, self.y)
+        if reach == 0:
+            return np.asarray(inside)
+        left, right = (self.y[reach] - self.y[0]) / reach, (self.y[-1] - self.y[-1 - reach]) / reach
+        before, after = np.minimum(np.subtract(x, self.start), 0), np.maximum(np.subtract(x, self.end - 1), 0)
+        return np.asarray(inside + before * np.clip(left, -0.3, 0.3) + after * np.clip(right, -0.3, 0.3))
+
+    def part(self, start: int, end: int) -> Curve:
+        """The columns from `start` to before `end`, cut or prolonged."""
+        return Curve(start, self.at(np.arange(start, end, dtype=np.float64)))
+
+
+def trace(ridges: Ridges, walls: NDArray[np.bool_]) -> list[Curve]:
+    """One curve a piece of a line; `walls` are pixels that no line crosses, [h, w]."""
+    peaks = _peaks(ridges)
+    peaks[walls] = 0
+    # Neighbouring columns of one ridge differ by less than two rows at the slopes that are sought.
+    thick = cv2.dilate(peaks, np.ones((3, 2), np.uint8))
+    thick[walls] = 0
+    count, labels = cv2.connectedComponents(thick, connectivity=8)
+    rows, columns = np.nonzero(peaks)
+    owners = labels[rows, columns]
+    order = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[order], np.arange(1, count + 1))
+    curves = []
+    for first, last in zip(starts[:-1], starts[1:], strict=True):
+        part = order[first:last]
+        curve = _curve(rows[part], columns[part], ridges.response)
+        if curve is not None:
+            curves.append(curve)
+    return curves
+
+
+def merge(curves: list[Curve], walls: NDArray[np.bool_], reach: float) -> list[Curve]:
+    """Join pieces that continue each other across gaps of up to `reach` px.
+
+    The nearest pairs first, so that a piece between two others is not jumped over.
+    """
+    pieces = dict(enumerate(sorted(curves, key=lambda curve: curve.start)))
+    while True:
+        pairs = [
+            (cost, i, j)
+            for i, a in pieces.items()
+            for j, b in pieces.items()
+            if i != j and (cost := _gap_cost(a, b, walls, reach)) is not None
+        ]
+        if not pairs:
+            return list(pieces.values())
+        used: set[int] = set()
+        for _, i, j in sorted(pairs):
+            if i not in used and j not in used:
+                pieces[i] = _joined(pieces[i], pieces[j])
+                del pieces[j]
+                used |= {i, j}
+
+
+def _peaks(ridges: Ridges) -> NDArray[np.uint8]:
+    """Rows where the response is highest in its column, joined to runs that are high enough somewhere, 0 or 1."""
+    response = ridges.response
+    above, below = np.roll(response, 1, axis=0), np.roll(response, -1, axis=0)
+    return ((response > LOW) & (response >= above) & (response > below)).astype(np.uint8)
+
+
+def _curve(rows: NDArray[np.int64], columns: NDArray[np.int64], response: NDArray[np.float32]) -> Curve | None:
+    start, end = int(columns.min()), int(columns.max()) + 1
+    if end - start < SHORTEST or float(np.percentile(response[rows, columns], 75)) < HIGH:
+        return None
+    weight = np.bincount(columns - start, response[rows, columns])
+    total = np.bincount(columns - start, rows * response[rows, columns])
+    known = np.flatnonzero(weight)
+    y = np.interp(np.arange(end - start), known, total[known] / weight[known])
+    return Curve(start, _smooth(y, round(0.6 * PITCH)))
+
+
+def _smooth(y: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
+    reach = min(reach, len(y) // 2)
+    if reach < 1:
+        return y
+    padded = np.concatenate([2 * y[0] - y[reach:0:-1], y, 2 * y[-1] - y[-2 : -reach - 2 : -1]])
+    return np.convolve(padded, np.full(2 * reach + 1, 1.0 / (2 * reach + 1)), mode="valid")
+
+
+def _gap_cost(a: Curve, b: Curve, walls: NDArray[np.bool_], reach: float) -> float | None:
+    """How far `b` is from going on where `a` ends; None where it does not."""
+    gap = b.start - a.end
+    if gap > reach or gap < -0.75 * PITCH or b.end <= a.end or b.start <= a.start:
+        return None
+    x = (a.end + b.start) / 2.0
+    # Each is prolonged to the middle, so that both ends have a say.
+    offset = abs(float(a.at(x) - b.at(x)))
+    direct = abs(float(a.y[-1] - b.y[0]))
+    if min(offset, direct) > 0.33 * PITCH or max(offset, direct) > 0.8 * PITCH:
+        return None
+    steps = np.linspace(0, 1, max(abs(gap), 2))
+    xs = np.clip(np.rint(a.end - 1 + steps * (b.start - a.end + 1)).astype(int), 0, walls.shape[1] - 1)
+    ys = np.clip(np.rint(a.y[-1] + steps * (b.y[0] - a.y[-1])).astype(int), 0, walls.shape[0] - 1)
+    if walls[ys, xs].any():
+        return None
+    return max(gap, 0) / PITCH + 2.0 * offset / PITCH
+
+
+def _joined(a: Curve, b: Curve) -> Curve:
+    columns = np.concatenate([np.arange(a.start, a.end), np.arange(b.start, b.end)])
+    heights = np.concatenate([a.y, b.y])
+    order = np.argsort(columns, kind="stable")
+    y = np.interp(np.arange(a.start, b.end), columns[order], heights[order])
+    return Curve(a.start, _smooth(y, round(0.4 * PITCH)))
