@@ -43,7 +43,7 @@ class Block(nn.Module):
         super().__init__()
         hidden = round(dim * mlp_ratio)
         self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
-        self.mixer = build_mixer(mixer, dim)
+        self.mixer: Any = build_mixer(mixer, dim)
         self.dropout = nn.Dropout(dropout)
         self.norm2 = nn.LayerNorm(dim, eps=norm_eps)
         self.mlp = nn.Sequential(
@@ -71,7 +71,7 @@ class Block(nn.Module):
         return (y, after) if return_state else y
 
     def observe(self, x: Tensor, segments: Segments | None = None) -> State:
-        """Return what the mixer would remember of these tokens; merge the states of all slices, then `read`."""
+        """Return what the mixer would remember of these tokens; merge those of all slices, then `read`."""
         state: State = self.mixer.observe(self.norm1(x), segments)
         return state
 

@@ -48,7 +48,7 @@ class Chunks:
 
 
 class Segments:
-    """The sequences and blocks of a run of tokens. Build one with `dense`, `packed`, `from_mask` or `grid`."""
+    """The sequences and blocks of a run of tokens; `dense`, `packed`, `from_mask` and `grid` build them."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Segments:
         self.cu_seqlens = cu_seqlens
         """Where each sequence starts and the last one ends, int64, [sequences + 1]."""
         self.cu_blocks = cu_blocks
-        """Where each block starts and the last one ends; holds every entry of `cu_seqlens`, int64, [blocks + 1]."""
+        """Where each block starts and the last one ends, every entry of `cu_seqlens` among them, int64."""
         self.is_causal = is_causal
         """True where every token is a block of its own."""
         self.is_full = is_full
@@ -139,7 +139,7 @@ class Segments:
     def from_mask(cls, valid: Tensor, *, causal: bool = False, block_size: int | None = None) -> Segments:
         """Describe padded sequences: tokens `[B, N, C]` of which only the valid ones exist.
 
-        A token that is not valid is seen by nobody and comes out as 0. Blocks count positions, not valid tokens.
+        A token that is not valid is seen by nobody and comes out as 0. Blocks count positions, valid or not.
 
         Args:
             valid: which tokens exist, bool, [B, N].
@@ -181,7 +181,8 @@ class Segments:
         if valid is not None:
             if valid.dtype != torch.bool or tuple(valid.shape) != (batch, length):
                 raise SegmentsError(
-                    f"the mask of a grid must be bool [{batch}, {length}], got {valid.dtype} {list(valid.shape)}"
+                    f"the mask of a grid must be bool [{batch}, {length}], "
+                    f"got {valid.dtype} {list(valid.shape)}"
                 )
             valid = valid.reshape(-1)
         device = None if valid is None else valid.device
@@ -391,7 +392,7 @@ def _offsets(values: Tensor | Sequence[int], name: str) -> Tensor:
 
 
 def _split(cu: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Cut the runs between offsets into pieces of at most `size`: their offsets, and the run that holds each."""
+    """Cut the runs between offsets into pieces of at most `size`: their offsets, and the run of each."""
     pieces = (cu.diff() + size - 1).div(size, rounding_mode="floor")
     run = torch.repeat_interleave(torch.arange(pieces.numel(), device=cu.device), pieces)
     first = pieces.cumsum(0) - pieces

@@ -118,7 +118,7 @@ class Attention(nn.Module):
         return _attend(qkv, valid, block, segments.is_causal)
 
     def _packed(self, qkv: Tensor, segments: Segments) -> Tensor:
-        """Attend within ragged sequences, [T, 3, heads, d] to [T, heads, d], one bucket of lengths at a time."""
+        """Attend within ragged sequences, [T, 3, heads, d] to [T, heads, d], like lengths together."""
         pieces, places = [qkv.new_zeros(0, self.heads, self.head_dim)], [segments.cu_seqlens[:0]]
         for index, inside in _buckets(segments):
             valid = None if inside.all() else inside
@@ -131,7 +131,7 @@ class Attention(nn.Module):
 
 
 def _buckets(segments: Segments) -> Iterator[tuple[Tensor, Tensor]]:
-    """Group sequences of like length: token positions [b, n] and which of them are inside the sequence, [b, n]."""
+    """Group sequences of like length: token positions and which of them are inside the sequence, [b, n]."""
     lengths = segments.cu_seqlens.diff()
     bucket = torch.where(lengths > 0, lengths, 1).sub(1).clamp(min=1).log2().floor().to(torch.int64)
     for key in torch.unique(bucket[lengths > 0]).tolist():

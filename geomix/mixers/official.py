@@ -53,6 +53,7 @@ def convert_state_dict(published: Mapping[str, Tensor], pom: PoM) -> dict[str, T
     for name, value in ours.items():
         if value.shape != target[name].shape:
             raise UnsupportedError(
-                f"the published {name} has shape {list(value.shape)}, this mixer needs {list(target[name].shape)}"
+                f"the published {name} has shape {list(value.shape)}, "
+                f"this mixer needs {list(target[name].shape)}"
             )
     return ours

@@ -88,7 +88,7 @@ class PoM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weights that keep unit variance through both projections and give every power the same share."""
+        """Draw weights that keep unit variance through the projections and give every power one share."""
         for weight in (self.w_h, self.w_s, self.w_o):
             nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
         nn.init.zeros_(self.b_s)
@@ -106,7 +106,7 @@ class PoM(nn.Module):
         """The weights as the functions of `geomix.ops` take them."""
         w_h = self.w_h
         if self.groups > 1:
-            w_h = torch.block_diag(*w_h.chunk(self.groups))
+            w_h = torch.block_diag(*w_h.chunk(self.groups))  # type: ignore[no-untyped-call]
         return MixerParams(w_h, self.coeff, self.w_s, self.b_s, self.w_o, self.b_o)
 
     @overload
@@ -228,7 +228,7 @@ class PoM(nn.Module):
         """
         if self.rotary:
             segments = Segments.packed(torch.arange(x.shape[0] + 1, device=x.device), causal=True)
-            return self(x, segments, state=state, return_state=True)
+            return self.forward(x, segments, state=state, return_state=True)
         params = self.params
         phi = reference.features(x, params, self.functions).to(state.sum.dtype)
         state = state.merge(State(phi, torch.ones_like(state.count)))

@@ -44,9 +44,9 @@ def rotary_mix(
     initial_sum: Tensor | None = None,
     initial_count: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Do what `ops.mix` does with rotated features and gates; a token's position is its place in its sequence.
+    """Do what `ops.mix` does with rotated features and gates.
 
-    With a state, places go on from the number of tokens that it holds.
+    A token's position is its place in its sequence; with a state, places go on from the tokens that it holds.
     """
     position = segments.position
     if initial_count is not None:

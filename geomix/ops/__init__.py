@@ -24,7 +24,7 @@ def mix(
     initial_sum: Tensor | None = None,
     initial_count: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Let each token read the mean of the features that it sees; see `reference.mix` for equations and arguments.
+    """Let each token read the mean of the features that it sees; equations stand in `reference.mix`.
 
     Args:
         x: tokens, [T, C].
@@ -57,7 +57,7 @@ def read(
     total: Tensor,
     count: Tensor,
 ) -> Tensor:
-    """Let each token read the state of its sequence; see `reference.read` for equations and arguments."""
+    """Let each token read the state of its sequence; equations and arguments stand in `reference.read`."""
     x, params = _autocast(x, params)
     return reference.read(x, params, functions, segments, total, count)
 

@@ -8,6 +8,7 @@ backward of causal and window contexts, which keep one row a token.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -27,7 +28,7 @@ SLICE_ELEMENTS = 1 << 20
 class Slice(NamedTuple):
     """A run of tokens and the chunks that it holds."""
 
-    index: int
+    number: int
     """Its place among the slices."""
     start: int
     stop: int
@@ -40,7 +41,8 @@ class Slice(NamedTuple):
         return self.stop - self.start
 
 
-class Initial(NamedTuple):
+@dataclass(frozen=True)
+class Initial:
     """What the sequences have seen before."""
 
     sum: Tensor
@@ -101,7 +103,7 @@ class BlockContext:
         return total
 
     def mean(self, part: Slice, phi: Tensor | None = None) -> Tensor:
-        """Return what the tokens of a slice read, [n, D], where n divides L: one row for each L / n tokens."""
+        """Return what the tokens of a slice read, [n, D]: one row for each L / n tokens."""
         return self._spread(self.means, part)
 
     def add_grad(self, part: Slice, grad: Tensor) -> None:
@@ -182,7 +184,7 @@ class CausalContext:
 
     def grad(self, part: Slice) -> Tensor:
         """Return the gradient of the features of a slice, [L, D]."""
-        rows = self.token_grads[part.index]
+        rows = self.token_grads[part.number]
         return _masked(self._scan(rows, part, self.after, reverse=True), self.segments, part)
 
     def _scan(self, rows: Tensor, part: Slice, carry: Tensor, *, reverse: bool = False) -> Tensor:
@@ -248,7 +250,7 @@ class WindowContext:
 
     def grad(self, part: Slice) -> Tensor:
         """Return the gradient of the features of a slice, [L, D]."""
-        return _masked(self.token_grads[part.index], self.segments, part)
+        return _masked(self.token_grads[part.number], self.segments, part)
 
     def _scaled(self, rows: Tensor, part: Slice) -> Tensor:
         scale = self.scale
@@ -330,7 +332,7 @@ def _take(rows: Tensor, index: Tensor) -> Tensor:
 
 
 def _of_sequence(scanned: Tensor, chunks: Chunks, *, last: bool) -> Tensor:
-    """Take the scan at the last (first) chunk of each sequence, 0 where a sequence has none, [sequences, D]."""
+    """Take the scan at the last (first) chunk of each sequence, 0 where it has none, [sequences, D]."""
     stop = chunks.per_sequence.cumsum(0)
     index = stop - 1 if last else stop - chunks.per_sequence
     return torch.where((chunks.per_sequence > 0)[:, None], _take(scanned, index), 0.0)

@@ -5,7 +5,8 @@ are computed again. Memory beyond input and output is one slice of features and 
 The equations are those of `reference.py`, the backward that of the chain rule:
 
     y_i = W_o g_i + b_o        g_i = s_i * H_i        H_i = C_i / n_i        C_i = sum of phi_j that i sees
-    dg = W_o^T dy    dH = dg * s    da = sigma'(dg * H)    dphi_j = sum of dH_i / n_i that see j    dz = h'(phi'(dphi))
+    dg = W_o^T dy        dH = dg * s        da = sigma'(dg * H)
+    dphi_j = sum of dH_i / n_i over the i that see j        dz = h'(phi'(dphi))
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def mix(
     initial_sum: Tensor | None = None,
     initial_count: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute what `reference.mix` computes, in slices, with a backward of its own; same arguments and results."""
+    """Compute what `reference.mix` computes, in slices; same arguments and results."""
     y, total = _Mix.apply(x, *params, initial_sum, initial_count, segments, functions)  # type: ignore[no-untyped-call]
     return y, total
 
@@ -151,7 +152,7 @@ class _Mix(torch.autograd.Function):
         return y, total
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor, dtotal: Tensor) -> tuple[Tensor | None, ...]:
         x, w_h, coeff, w_s, b_s, w_o, b_o, initial_sum, initial_count = ctx.saved_tensors
         params = MixerParams(w_h, coeff, w_s, b_s, w_o, b_o)
@@ -279,7 +280,7 @@ class _Observe(torch.autograd.Function):
         return _gather(work, context)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, dtotal: Tensor) -> tuple[Tensor | None, ...]:
         x, w_h, coeff = ctx.saved_tensors
         context, work = _observing(x, w_h, coeff, ctx.segments, ctx.functions)

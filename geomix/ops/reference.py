@@ -31,13 +31,13 @@ def features(x: Tensor, params: MixerParams, functions: MixerFunctions) -> Tenso
 
 
 def gate(x: Tensor, params: MixerParams, functions: MixerFunctions) -> Tensor:
-    """Ask how much of each state channel a token takes: s_i = sigma(W_s x_i + b), one value a channel, [T, D]."""
+    """Ask how much of each state channel a token takes: s_i = sigma(W_s x_i + b), [T, D]."""
     s = pick(GATES, functions.gate, "gate").forward(x @ params.w_s.T + params.b_s)
     return s.repeat_interleave(params.w_h.shape[0] // s.shape[1], dim=1)
 
 
 def visible_sum(phi: Tensor, segments: Segments) -> Tensor:
-    """Sum the features that each token sees: C_i = sum of phi_j over block(j) <= block(i), same sequence, j valid.
+    """Sum what each token sees: C_i = sum of the phi_j with block(j) <= block(i), same sequence, j valid.
 
     Args:
         phi: features, [T, D].
@@ -135,7 +135,7 @@ def read(
 
 
 def _box_sum(phi: Tensor, segments: Segments) -> Tensor:
-    """Sum over the centred box around each token of a grid, shrunk at the border, by prefix sums along each axis."""
+    """Sum over the box around each token of a grid, shrunk at the border, by prefix sums along each axis."""
     if segments.grid_shape is None or segments.window is None:
         raise ValueError("a box sum needs segments with a grid and a window")
     value = phi.reshape(segments.num_sequences, *segments.grid_shape, phi.shape[1])

@@ -56,7 +56,7 @@ def chunk_scan(sums: Tensor, chunks: Chunks, *, reverse: bool = False) -> Tensor
 
 
 def exclusive(scanned: Tensor, chunks: Chunks, *, reverse: bool = False) -> Tensor:
-    """Shift inclusive sums by one chunk inside each sequence: what came before (after, reversed), [chunks, D]."""
+    """Shift inclusive sums by one chunk in each sequence: what came before (after, reversed), [chunks, D]."""
     shifted = torch.zeros_like(scanned)
     if reverse:
         is_last = chunks.place[1:] == 0
