@@ -210,9 +210,15 @@ def _metadata(path: Path) -> Mapping[str, str]:
         with safe_open(path, framework="pt") as file:
             return file.metadata() or {}
     except (SafetensorError, OSError) as error:
-        if path.open("rb").read(2) == b"PK":
+        if _is_zip(path):
             raise CheckpointError(
                 f"{path}: is a PyTorch checkpoint, not a .safetensors model file; "
                 f"published checkpoints are converted by `geomix DOMAIN import FILE`"
             ) from None
         raise CheckpointError(f"{path}: is damaged or not a .safetensors file ({error})") from None
+
+
+def _is_zip(path: Path) -> bool:
+    """Whether the file is what `torch.save` writes."""
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"

@@ -23,9 +23,9 @@ Seconds = Annotated[float, Parameter(help="A rival whose single run takes longer
 
 app = App(
     name="geomix",
-    help="Label whole scans, whole satellite scenes and whole handwritten pages.",
+    help="Label whole scans, whole satellite scenes and whole handwritten pages. "
+    "`geomix DOMAIN --help` lists the verbs of a domain.",
     version=geomix.__version__,
-    help_epilogue="`geomix DOMAIN --help` lists the verbs of a domain.",
 )
 for domain, sentence in DOMAINS.items():
     # By path, not by import: the command starts without the libraries of three domains.

@@ -1,0 +1,48 @@
+import pytest
+import torch
+from torch import nn
+
+from geomix.optim import adamw, warmup_cosine
+
+
+class Toy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 3)
+        self.norm = nn.LayerNorm(3)
+        self.table = nn.Embedding(4, 3)
+        self.token = nn.Parameter(torch.zeros(1, 3))
+        self.frozen = nn.Linear(2, 2).requires_grad_(False)
+
+
+def test_only_matrices_decay():
+    model = Toy()
+    decayed, kept = adamw(model, 1e-3, 0.1).param_groups
+    assert [id(p) for p in decayed["params"]] == [id(model.linear.weight)]
+    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.1, 0.0)
+    names = {id(p): n for n, p in model.named_parameters()}
+    assert {names[id(p)] for p in kept["params"]} == {
+        "linear.bias",
+        "norm.weight",
+        "norm.bias",
+        "table.weight",
+        "token",
+    }
+
+
+def test_a_model_without_matrices_can_be_trained():
+    assert len(adamw(nn.LayerNorm(3), 1e-3, 0.1).param_groups) == 1
+
+
+def test_the_rate_rises_then_falls_to_zero():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=2.0)
+    schedule = warmup_cosine(optimizer, 3, 9)
+    rates = []
+    for _ in range(10):
+        rates.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
+    assert rates[6] == pytest.approx(1.0)
+    assert rates[9] == 0
+    assert rates[3:] == sorted(rates[3:], reverse=True)
