@@ -8,10 +8,8 @@ Source: COPC 1.0, https://copc.io.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from geomix.errors import FormatError
-from pointcloud.io.las_layout import COPC_HIERARCHY, COPC_INFO, LASZIP, Layout, patched
+from pointcloud.io.las_layout import COPC_HIERARCHY, COPC_INFO, Layout, patched
 
 _ENTRY = struct.Struct("<4iQii")
 _EVLR_HEADER = 60
@@ -25,31 +23,6 @@ class Chunks:
 
     starts: tuple[int, ...]
     counts: tuple[int, ...]
-
-
-def read_chunks(path: Path, layout: Layout) -> Chunks | None:
-    """The chunks of a LAZ file that have sizes of their own; None where all are equal.
-
-    Raises:
-        FormatError: if the table of chunks does not add up to the points.
-    """
-    import lazrs
-
-    vlr = layout.find(LASZIP)
-    if vlr is None or layout.count == 0:
-        return None
-    laszip = lazrs.LazVlr(vlr.data)
-    if not laszip.uses_variable_size_chunks():
-        return None
-    with path.open("rb") as file:
-        file.seek(layout.points_start)
-        table = lazrs.read_chunk_table(file, laszip)
-    chunks = place_chunks(table, layout.points_start)
-    if sum(chunks.counts) != layout.count:
-        raise FormatError(
-            f"{path}: the chunks hold {sum(chunks.counts)} points, the header counts {layout.count}"
-        )
-    return chunks
 
 
 def place_chunks(table: list[tuple[int, int]], points_start: int) -> Chunks:

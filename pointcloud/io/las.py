@@ -4,7 +4,10 @@ Source: ASPRS LAS 1.4 R15; the points are decoded by laspy and lazrs.
 """
 
 import logging
+import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,9 @@ from numpy.typing import NDArray
 
 from geomix.errors import FormatError
 from pointcloud.cloud import Cloud, Source
-from pointcloud.io.copc import Chunks, read_chunks
+from pointcloud.io.copc import Chunks
 from pointcloud.io.las_layout import Layout, read_layout
+from pointcloud.io.laz_check import check_chunks
 from pointcloud.io.options import ReadOptions
 from pointcloud.io.units import units_of
 from pointcloud.io.values import color_of, intensity_of
@@ -46,14 +50,14 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         FormatError: if the file is truncated, damaged or of a version that cannot be read.
     """
     layout = read_layout(path)
-    data = _decode(path, layout)
+    chunks, data = _decode(path, layout)
     crs = _crs(path, data)
     units = units_of(str(path), options.unit, crs, _geokeys(layout))
     if units.is_degree and crs is None and options.unit == "auto":
         log.warning("%s: the reference system is geographic but cannot be named", path)
     numbers = np.ascontiguousarray(data.xyz, dtype=np.float64)
     coord = units.to_metres(numbers)
-    payload = LasPayload(layout, data, read_chunks(path, layout))
+    payload = LasPayload(layout, data, chunks)
     return Cloud(
         coord=coord,
         fields=_fields(path, data, options),
@@ -63,16 +67,18 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     )
 
 
-def _decode(path: Path, layout: Layout) -> Any:
+def _decode(path: Path, layout: Layout) -> tuple[Chunks | None, Any]:
     """Let laspy read the points; whatever it raises becomes one line.
 
-    lazrs is compiled from Rust and panics on damaged data. Its PanicException is no `Exception`.
+    lazrs is compiled from Rust and panics on damaged data: its PanicException is no `Exception`.
     """
     import laspy
 
     try:
-        data = laspy.read(path)
-    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        with _no_panic_report():
+            chunks = check_chunks(path, layout)
+            data = laspy.read(path)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, FormatError):
         raise
     except BaseException as error:  # noqa: BLE001
         raise FormatError(
@@ -80,7 +86,24 @@ def _decode(path: Path, layout: Layout) -> Any:
         ) from None
     if len(data) != layout.count:
         raise FormatError(f"{path}: the header counts {layout.count} points, {len(data)} were decoded")
-    return data
+    return chunks, data
+
+
+@contextmanager
+def _no_panic_report() -> Iterator[None]:
+    """Keep the report of a Rust panic, dozens of lines, off stderr: the exception says the same."""
+    try:
+        stderr = os.dup(2)
+    except OSError:  # closed; nobody will see the report
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def _one_line(error: BaseException) -> str:
