@@ -82,7 +82,9 @@ def identify(label: BandLabel) -> str | None:
     return canonical(label.text) or _COMMON.get(label.common_name.lower()) or _by_wavelength(label.wavelength)
 
 
-def name_bands(labels: Sequence[BandLabel], given: Sequence[str] | None, where: str) -> tuple[str | None, ...]:
+def name_bands(
+    labels: Sequence[BandLabel], given: Sequence[str] | None, where: str
+) -> tuple[str | None, ...]:
     """Name each band of a file: as the user says, or as the file says.
 
     Args:
@@ -124,7 +126,8 @@ def require_bands(wanted: Iterable[str], there: Iterable[str], where: str) -> No
     missing = [band for band in wanted if band not in there]
     if missing:
         raise InputError(
-            f"{where}: lacks band {', '.join(missing)}, which the model needs; found {', '.join(there) or 'none'}"
+            f"{where}: lacks band {', '.join(missing)}, which the model needs; "
+            f"found {', '.join(there) or 'none'}"
         )
 
 

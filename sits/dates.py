@@ -165,7 +165,9 @@ def _calendar(match: re.Match[str]) -> datetime | None:
 
 def _columns(path: Path, header: list[str]) -> tuple[int, int]:
     names = [cell.strip().lower() for cell in header]
-    files = [i for i, name in enumerate(names) if name in {"file", "filename", "name", "path", "image", "scene"}]
+    files = [
+        i for i, name in enumerate(names) if name in {"file", "filename", "name", "path", "image", "scene"}
+    ]
     dates = [i for i, name in enumerate(names) if name in {"date", "datetime", "time", "acquired"}]
     if not files or not dates:
         raise FormatError(f"{path}:1: the header must name the columns file and date, got {header}")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ class Source(Protocol):
     """Whatever can read a window of some dates: files, an xarray object, an array."""
 
     def read(self, steps: Sequence[int], bands: Sequence[str], window: Window) -> tuple[Values, Mask]:
-        """Reflectance [T, C, h, w] of those acquisitions and bands, and where all of the bands have data [T, h, w]."""
+        """Reflectance [T, C, h, w] of those steps and bands, and where all bands have data [T, h, w]."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class TimeSeries:
         if not self.acquisitions:
             raise InputError(f"{self.name}: has no dates")
         dates = self.dates
-        for earlier, later in zip(dates, dates[1:], strict=False):
+        for earlier, later in pairwise(dates):
             if earlier >= later:
                 raise InputError(f"{self.name}: dates must rise, got {later} after {earlier}")
 
@@ -142,7 +143,9 @@ class TimeSeries:
         if valid is None:
             valid = np.ones((len(dates), *grid.shape), dtype=bool)
         if valid.shape != (len(dates), *grid.shape):
-            raise InputError(f"{name}: valid must be [T, H, W] = {(len(dates), *grid.shape)}, got {valid.shape}")
+            raise InputError(
+                f"{name}: valid must be [T, H, W] = {(len(dates), *grid.shape)}, got {valid.shape}"
+            )
         order = sorted(range(len(dates)), key=lambda index: dates[index])
         return cls(
             grid=grid,

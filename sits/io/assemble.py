@@ -1,0 +1,183 @@
+"""From files whose bands and date are known to a series: one scale, one grid, scenes in order."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import rasterio
+from rasterio.errors import RasterioError
+from rasterio.windows import Window as RasterWindow
+
+from geomix.errors import InputError
+from sits.bands import BANDS
+from sits.grid import Grid
+from sits.io.inspect import RasterInfo
+from sits.io.raster import RasterBand, RasterFile, Warp, unreadable
+from sits.io.scenes import Scene, SceneSource, days_of_scenes, group_days, one_grid
+from sits.io.target import common_grid
+from sits.options import ReadOptions
+from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale
+from sits.series import Acquisition, TimeSeries
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file with its bands named; None stands for a band that is not of Sentinel-2."""
+
+    info: RasterInfo
+    names: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The files of one acquisition."""
+
+    name: str
+    moment: datetime
+    parts: tuple[Part, ...]
+    evidence: Evidence
+
+
+def assemble(groups: Sequence[Group], options: ReadOptions, name: str) -> TimeSeries:
+    """Make a series of acquisitions.
+
+    Raises:
+        InputError: if bands are missing or grids differ.
+        FormatError: if a file is damaged.
+    """
+    groups = [Group(group.name, group.moment, _finest(group.parts), group.evidence) for group in groups]
+    infos = [part.info for group in groups for part in group.parts]
+    warp = _target(infos, options)
+    scale = _scale(infos, options, name)
+    scenes = [_scene(group, options, warp, scale) for group in sorted(groups, key=lambda group: group.name)]
+    grid = warp.grid if warp else one_grid(scenes, name)
+    return _series_of(scenes, grid, name, _scale_note(scale, infos, options), _level(infos))
+
+
+def _series_of(
+    scenes: Sequence[Scene], grid: Grid, name: str, scale_note: str, level: str | None
+) -> TimeSeries:
+    """Join scenes to a series; those of one day become one acquisition."""
+    grouped = group_days(scenes, days_of_scenes(scenes, grid))
+    bands = _shared_bands(scenes, name)
+    for day, group in grouped:
+        if len(group) > 1:
+            log.info("%s: %d scenes of %s are fused, first valid pixel first", name, len(group), day)
+    acquisitions = tuple(
+        Acquisition(
+            date=day,
+            names=tuple(scene.name for scene in group),
+            offset="; ".join(dict.fromkeys(scene.offset for scene in group)),
+        )
+        for day, group in grouped
+    )
+    for acquisition in acquisitions:
+        log.info("%s: %s offset %s", name, acquisition.date, acquisition.offset)
+    notes = {"scale": scale_note} | ({"level": level} if level else {})
+    source = SceneSource(tuple(group for _, group in grouped), name)
+    return TimeSeries(grid, acquisitions, bands, source, name, notes)
+
+
+def _shared_bands(scenes: Sequence[Scene], name: str) -> tuple[str, ...]:
+    """The bands that every scene has, by wavelength; those that some lack are named in a warning.
+
+    Raises:
+        InputError: if no band is in all scenes.
+    """
+    everywhere = set.intersection(*(set(scene.bands) for scene in scenes))
+    anywhere = set.union(*(set(scene.bands) for scene in scenes))
+    for band in sorted(anywhere - everywhere):
+        without = [scene.name for scene in scenes if band not in scene.bands]
+        log.warning("%s: band %s is missing in %s (and so is left out)", name, band, ", ".join(without[:3]))
+    if not everywhere:
+        raise InputError(f"{name}: no band is in all of its {len(scenes)} scenes")
+    return tuple(sorted(everywhere, key=lambda band: (BANDS.index(band) if band in BANDS else 99, band)))
+
+
+def _finest(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Of a band that comes in several resolutions, as in a product's folders, keep the finest."""
+    best: dict[str, tuple[float, Part]] = {}
+    for part in parts:
+        size = abs(part.info.grid.transform.a) + abs(part.info.grid.transform.b)
+        for name in part.names:
+            if name is not None and (name not in best or size < best[name][0]):
+                best[name] = (size, part)
+    kept = {id(part) for _, part in best.values()}
+    return tuple(part for part in parts if id(part) in kept)
+
+
+def _target(infos: Sequence[RasterInfo], options: ReadOptions) -> Warp | None:
+    if options.resample is None and options.like is None:
+        return None
+    grid = common_grid([info.grid for info in infos], options.like)
+    return Warp(grid, options.resample or "bilinear")
+
+
+def _scale(infos: Sequence[RasterInfo], options: ReadOptions, name: str) -> float | None:
+    """The scale for bands that state none; None where every band states its own."""
+    if options.scale is not None:
+        return options.scale
+    silent = [info for info in infos if None in info.scales]
+    if not silent:
+        return None
+    info = silent[0]
+    return guess_scale(info.dtypes[0], _high(info), name)
+
+
+def _high(info: RasterInfo) -> float:
+    """The 99th percentile of a sample of a raster's first band."""
+    height, width = min(info.grid.height, 256), min(info.grid.width, 256)
+    middle = RasterWindow((info.grid.width - width) // 2, (info.grid.height - height) // 2, width, height)
+    try:
+        with rasterio.open(info.path) as dataset:
+            numbers = dataset.read(1, window=middle)
+    except (RasterioError, OSError) as error:
+        raise unreadable(str(info.path), error) from error
+    known = numbers[Radiometry(1.0, nodata=info.nodata[0]).valid(numbers)]
+    return float(np.percentile(known.astype(np.float64), 99)) if known.size else 0.0
+
+
+def _scene(group: Group, options: ReadOptions, warp: Warp | None, scale: float | None) -> Scene:
+    offset, reason = decide_offset(group.evidence, options.offset_choice)
+    first = group.parts[0].info
+    files = []
+    taken: set[str] = set()
+    for part in group.parts:
+        difference = None if warp else first.grid.difference(part.info.grid)
+        if difference:
+            raise InputError(
+                f"{part.info.path}: lies on another grid than {first.path}: {difference}; "
+                "bring all to one grid with --resample bilinear"
+            )
+        bands = {}
+        for index, band in enumerate(part.names):
+            if band is None or band in taken:
+                continue
+            taken.add(band)
+            own = part.info.scales[index] if options.scale is None else None
+            nodata = part.info.nodata[index] if options.nodata is None else options.nodata
+            step = own if own is not None else scale if scale is not None else 1.0
+            bands[band] = RasterBand(index + 1, Radiometry(step, offset, nodata))
+        if bands:
+            needed = warp is not None and warp.grid.difference(part.info.grid) is not None
+            files.append(RasterFile(str(part.info.path), bands, warp if needed else None))
+    return Scene(group.moment, group.name, tuple(files), first.grid, reason)
+
+
+def _scale_note(scale: float | None, infos: Sequence[RasterInfo], options: ReadOptions) -> str:
+    if options.scale is not None:
+        return f"{options.scale:g} (as asked)"
+    stated = sorted({value for info in infos for value in info.scales if value is not None})
+    words = [f"{value:g} (stated)" for value in stated]
+    return ", ".join([*words, f"{scale:g} (guessed)"] if scale is not None else words)
+
+
+def _level(infos: Sequence[RasterInfo]) -> str | None:
+    levels = {info.level for info in infos if info.level}
+    if len(levels) > 1:
+        log.warning("levels are mixed: %s", ", ".join(sorted(levels)))
+    return levels.pop() if len(levels) == 1 else None

@@ -1,0 +1,341 @@
+"""Series from xarray objects: NetCDF, Zarr and whatever the caller holds, lazy or not."""
+
+import logging
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from geomix.errors import FormatError, InputError
+from sits.bands import BANDS
+from sits.dates import parse_datetime, read_date_table
+from sits.grid import Window
+from sits.io.cubebands import find_bands
+from sits.io.cubegrid import axes_of, grid_of_cube
+from sits.io.scenes import undeclared_met, zeros
+from sits.io.target import with_crs
+from sits.options import ReadOptions
+from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale, level_in_name
+from sits.series import Acquisition, Mask, TimeSeries, Values
+
+log = logging.getLogger(__name__)
+
+_TIMES = ("time", "t", "date", "dates", "datetime", "acquisition")
+
+
+@dataclass(frozen=True)
+class CubeBand:
+    """Where one band lies in the object, and what its numbers mean."""
+
+    variable: Hashable
+    place: int | None
+    """Its place along the band dimension; None where it is a variable of its own."""
+    radiometry: Radiometry
+    unsigned: bool = False
+    """Whether signed numbers are meant as unsigned ones (`_Unsigned`)."""
+
+
+@dataclass
+class CubeSource:
+    """Reads windows of an xarray object; same-day steps are fused, first valid pixel first."""
+
+    data: xr.Dataset
+    dims: tuple[Hashable, Hashable, Hashable]
+    """The names of time, y and x."""
+    band_dim: Hashable | None
+    bands: Mapping[str, CubeBand]
+    steps: tuple[tuple[int, ...], ...]
+    """The places along the time dimension of each acquisition."""
+    offsets: tuple[float, ...]
+    """What is added to the digital numbers of each place along the time dimension."""
+    name: str = "series"
+    _told: set[str] = field(default_factory=set)
+
+    def read(self, steps: Sequence[int], bands: Sequence[str], window: Window) -> tuple[Values, Mask]:
+        """Reflectance [T, C, h, w] and where there are data [T, h, w]."""
+        places = [place for step in steps for place in self.steps[step]]
+        values, valid = self._read(places, bands, window)
+        if len(places) == len(steps):
+            return values, valid
+        fused = np.zeros((len(steps), *values.shape[1:]), dtype=np.float32)
+        known = np.zeros((len(steps), *valid.shape[1:]), dtype=bool)
+        start = 0
+        for target, step in enumerate(steps):
+            for source in range(start, start + len(self.steps[step])):
+                new = valid[source] & ~known[target]
+                fused[target] = np.where(new, values[source], fused[target])
+                known[target] |= valid[source]
+            start += len(self.steps[step])
+        return fused, known
+
+    def _read(self, places: list[int], bands: Sequence[str], window: Window) -> tuple[Values, Mask]:
+        shape = (len(places), len(bands), window.height, window.width)
+        values = np.zeros(shape, dtype=np.float32)
+        valid = np.ones((shape[0], *shape[2:]), dtype=bool)
+        empty = np.ones_like(valid)
+        met: set[str] = set()
+        for variable in dict.fromkeys(self.bands[band].variable for band in bands):
+            wanted = [band for band in bands if self.bands[band].variable == variable]
+            block = self._numbers(variable, places, [self.bands[band].place for band in wanted], window)
+            for position, band in enumerate(wanted):
+                radiometry = self.bands[band].radiometry
+                numbers = block[:, position]
+                if self.bands[band].unsigned and np.issubdtype(numbers.dtype, np.signedinteger):
+                    numbers = numbers.view(f"u{numbers.dtype.itemsize}")
+                channel = bands.index(band)
+                for offset in {self.offsets[place] for place in places}:
+                    rows = [row for row, place in enumerate(places) if self.offsets[place] == offset]
+                    shifted = replace(radiometry, offset=radiometry.offset + offset)
+                    values[rows, channel], known = shifted.decode(numbers[rows])
+                    valid[rows] &= known
+                empty &= zeros(numbers, radiometry.nodata)
+                met |= undeclared_met(numbers, radiometry.nodata, radiometry.missing_numbers(numbers.dtype))
+        if empty.any():
+            met.add("0 in all bands")
+            valid &= ~empty
+        for number in sorted(met - self._told):
+            self._told.add(number)
+            log.warning(
+                "%s: no nodata value is declared; %s is taken for missing (say otherwise with --nodata)",
+                self.name,
+                number,
+            )
+        return values, valid
+
+    def _numbers(
+        self, variable: Hashable, places: list[int], channels: list[int | None], window: Window
+    ) -> NDArray[Any]:
+        """The numbers as they stand, [T, C, h, w]."""
+        time, y, x = self.dims
+        rows, cols = window.slices
+        part = self.data[variable].isel({time: _slice_or_list(places), y: rows, x: cols})
+        if self.band_dim is not None and self.band_dim in part.dims:
+            part = part.isel({self.band_dim: _slice_or_list([c for c in channels if c is not None])})
+            part = part.transpose(time, self.band_dim, y, x)
+            return np.ascontiguousarray(_load(part, self.name))
+        return np.ascontiguousarray(_load(part.transpose(time, y, x), self.name))[:, None]
+
+
+def open_cube(path: Path, options: ReadOptions) -> TimeSeries:
+    """Open a NetCDF file or a Zarr store as a series.
+
+    Raises:
+        FormatError: if it cannot be read.
+        InputError: if it has no dates, no bands that are known, or no coordinate system.
+    """
+    try:
+        if path.is_dir():
+            data = xr.open_zarr(path, chunks=None, mask_and_scale=False, consolidated=None)
+        else:
+            data = xr.open_dataset(path, mask_and_scale=False)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"{path}: is damaged, truncated or no NetCDF or Zarr ({reason[:120]})") from error
+    return open_xarray(data, options, str(path))
+
+
+def open_xarray(
+    data: xr.Dataset | xr.DataArray, options: ReadOptions | None = None, name: str = "dataset"
+) -> TimeSeries:
+    """Read an xarray object as a series; its values stay where they are until a window is read.
+
+    Args:
+        data: with a dimension for time and two for space; bands are a dimension or variables.
+        options: what the user says about it.
+        name: what messages call it.
+
+    Raises:
+        InputError: if it has no dates, no bands that are known, or no coordinate system.
+    """
+    options = options or ReadOptions()
+    if isinstance(data, xr.DataArray):
+        data = data.to_dataset(name=data.name or "values")
+    time, y, x = axes_of(data, _TIMES, name)
+    if time is None:
+        raise InputError(f"{name}: has no dimension for time ({', '.join(_TIMES[:3])}), so no dates")
+    grid = with_crs(grid_of_cube(data, y, x, name), options.crs, name)
+    if grid.crs is None:
+        raise InputError(
+            f"{name}: has no coordinate system (looked in grid_mapping, crs, spatial_ref and attributes); "
+            "name it with --crs EPSG:..."
+        )
+    band_dim, found = find_bands(data, (time, y, x), options.band_names, name)
+    log.info("%s: time is %r, rows %r, columns %r, bands %s", name, time, y, x, band_dim or "variables")
+    bands = _with_radiometry(data, found, (time, y, x), options, name)
+    moments = _moments(data, time, options, name)
+    offsets, reasons = _offsets(data, time, bands, options)
+    steps, acquisitions = _days(moments, reasons)
+    source = CubeSource(data, (time, y, x), band_dim, bands, steps, offsets, name)
+    names = tuple(sorted(bands, key=lambda band: (BANDS.index(band) if band in BANDS else 99, band)))
+    level = level_in_name(str(data.attrs.get("source", ""))) or level_in_name(name)
+    notes = {"scale": ", ".join(sorted({f"{band.radiometry.scale:g}" for band in bands.values()}))}
+    if level:
+        notes["level"] = level
+    return TimeSeries(grid, acquisitions, names, source, name, notes)
+
+
+def _with_radiometry(
+    data: xr.Dataset,
+    found: Mapping[str, tuple[Hashable, int | None]],
+    dims: tuple[Hashable, Hashable, Hashable],
+    options: ReadOptions,
+    name: str,
+) -> dict[str, CubeBand]:
+    guessed: dict[Hashable, float] = {}
+    bands = {}
+    for band, (variable, place) in found.items():
+        array = data[variable]
+        scale = options.scale or _stated_scale(array)
+        if scale is None:
+            kind = array.dtype
+            if kind not in guessed:
+                guessed[kind] = guess_scale(kind, _high(array, dims), name)
+            scale = guessed[kind]
+        shift = _number(array.attrs.get("add_offset"))
+        bands[band] = CubeBand(
+            variable=variable,
+            place=place,
+            radiometry=Radiometry(scale, shift / scale if shift else 0.0, _nodata(array, options)),
+            unsigned=str(array.attrs.get("_Unsigned", array.encoding.get("_Unsigned", ""))).lower() == "true",
+        )
+    return bands
+
+
+def _stated_scale(array: xr.DataArray) -> float | None:
+    if "scale_factor" in array.encoding and np.issubdtype(array.dtype, np.floating):
+        return 1.0  # xarray has scaled it while it read
+    stated = _number(array.attrs.get("scale_factor"))
+    if stated is not None:
+        return stated
+    whole = _number(array.attrs.get("quantification") or array.attrs.get("quantification_value"))
+    return 1.0 / whole if whole else None
+
+
+def _nodata(array: xr.DataArray, options: ReadOptions) -> float | None:
+    if options.nodata is not None:
+        return options.nodata
+    for key in ("_FillValue", "missing_value", "nodata", "nodatavals"):
+        value = array.attrs.get(key)
+        if value is not None:
+            first = _number(np.ravel(value)[0])
+            if first is not None and np.isfinite(first):
+                return first
+    return None
+
+
+def _high(array: xr.DataArray, dims: tuple[Hashable, Hashable, Hashable]) -> float | None:
+    """The 99th percentile of a sample; None for integers, which need none."""
+    if not np.issubdtype(array.dtype, np.floating):
+        return None
+    time, y, x = dims
+    middle = {dim: slice(max(array.sizes[dim] // 2 - 32, 0), array.sizes[dim] // 2 + 32) for dim in (y, x)}
+    for step in range(array.sizes[time]):
+        numbers = _load(array.isel({time: step, **middle}), str(array.name))
+        known = numbers[np.isfinite(numbers) & (np.abs(numbers) < 1e30)]
+        if known.size:
+            return float(np.percentile(known, 99))
+    return 0.0
+
+
+def _moments(data: xr.Dataset, time: Hashable, options: ReadOptions, name: str) -> list[datetime]:
+    if options.dates is not None:
+        table = read_date_table(options.dates)
+        if len(table) != data.sizes[time]:
+            raise InputError(
+                f"{options.dates}: lists {len(table)} dates for the {data.sizes[time]} of {name}"
+            )
+        return list(table.values())
+    if time not in data.coords:
+        raise InputError(
+            f"{name}: its dimension {time!r} has no coordinates, so no dates; "
+            "give one line a step: --dates dates.csv with the columns file,date"
+        )
+    values = data[time].values
+    if np.issubdtype(values.dtype, np.datetime64):
+        if np.isnat(values).any():
+            raise InputError(f"{name}: step {int(np.isnat(values).argmax())} of {time!r} has no date")
+        seconds = values.astype("datetime64[s]")
+        return [datetime.fromisoformat(str(moment)) for moment in seconds]
+    if np.issubdtype(values.dtype, np.number):
+        raise InputError(
+            f"{name}: its dimension {time!r} counts {values[:2]}... without units such as "
+            "'days since 2018-09-01', so has no dates"
+        )
+    try:
+        return [parse_datetime(str(value)) for value in values]
+    except InputError as error:
+        raise InputError(f"{name}: dimension {time!r}: {error}") from error
+
+
+def _offsets(
+    data: xr.Dataset, time: Hashable, bands: Mapping[str, CubeBand], options: ReadOptions
+) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """The offset of each step in digital numbers, and the reasons."""
+    stated = next((band.radiometry.offset for band in bands.values() if band.radiometry.offset), None)
+    if stated is not None and options.offset == "auto":
+        reason = f"{stated:g} (stated with the bands)"
+        return (0.0,) * data.sizes[time], (reason,) * data.sizes[time]
+    decided = []
+    for step in range(data.sizes[time]):
+        baseline = _at(
+            data, time, step, "s2:processing_baseline", "processing:version", "processing_baseline"
+        )
+        applied = _at(data, time, step, "earthsearch:boa_offset_applied")
+        evidence = Evidence(
+            baseline=None if baseline is None else str(baseline),
+            applied=None if applied is None else str(applied).lower() in ("true", "1"),
+        )
+        decided.append(decide_offset(evidence, options.offset_choice))
+    return tuple(offset for offset, _ in decided), tuple(reason for _, reason in decided)
+
+
+def _at(data: xr.Dataset, time: Hashable, step: int, *names: str) -> Any:
+    """What a coordinate or an attribute of one of these names says of a step."""
+    for key in names:
+        if key in data.coords:
+            coordinate = data[key]
+            return coordinate.values[step] if coordinate.dims == (time,) else coordinate.values.item()
+        if key in data.attrs:
+            return data.attrs[key]
+    return None
+
+
+def _days(
+    moments: Sequence[datetime], reasons: Sequence[str]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[Acquisition, ...]]:
+    order = sorted(range(len(moments)), key=lambda step: (moments[step], step))
+    groups: dict[Any, list[int]] = {}
+    for step in order:
+        groups.setdefault(moments[step].date(), []).append(step)
+    acquisitions = tuple(
+        Acquisition(day, tuple(moments[step].isoformat() for step in steps), reasons[steps[0]])
+        for day, steps in groups.items()
+    )
+    return tuple(tuple(steps) for steps in groups.values()), acquisitions
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _slice_or_list(places: list[int]) -> slice | list[int]:
+    """A slice where the places run without a gap: files read it in one go."""
+    if places == list(range(places[0], places[0] + len(places))):
+        return slice(places[0], places[0] + len(places))
+    return places
+
+
+def _load(part: xr.DataArray, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(part.values)
+    except (OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise FormatError(f"{name}: is damaged or truncated ({reason[:120]}); get the file again") from error

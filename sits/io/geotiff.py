@@ -1,0 +1,87 @@
+"""Series from raster files: one file of many bands a date, or one file a band."""
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from geomix.errors import InputError
+from sits.bands import identify, name_bands
+from sits.dates import read_date_table
+from sits.io.assemble import Group, Part, assemble
+from sits.io.inspect import date_of, inspect
+from sits.io.target import with_crs
+from sits.options import ReadOptions
+from sits.series import TimeSeries
+
+log = logging.getLogger(__name__)
+
+_RESOLUTION = re.compile(r"[_.-]\d{2}m$", re.IGNORECASE)
+_BAND = re.compile(r"(?:^|[_.-])(?:S2-L[12][AC]-)?B(?:AND)?[_-]?0?(?:1[0-2]|8A|[1-9])$", re.IGNORECASE)
+
+
+def open_rasters(
+    files: Sequence[Path], options: ReadOptions, chosen: set[Path] | None = None, name: str | None = None
+) -> TimeSeries:
+    """Open dated raster files as one series.
+
+    Args:
+        files: the files; those of one date and name may hold one band each.
+        options: what the user says about them.
+        chosen: the files that may not be passed over; None for all.
+        name: what messages call the series.
+
+    Raises:
+        InputError: if a file has no date, bands cannot be named or are missing, or grids differ.
+        FormatError: if a file is damaged.
+    """
+    name = name or (str(files[0]) if len(files) == 1 else f"{files[0].parent} ({len(files)} files)")
+    parts = _named(files, options, set(files) if chosen is None else chosen)
+    if not parts:
+        raise InputError(f"{name}: no file has a band with a name that is known; say what they are: --bands")
+    together: dict[str, list[Part]] = defaultdict(list)
+    for part in parts:
+        together[_key(part)].append(part)
+    return assemble(_dated(together, options), options, name)
+
+
+def _key(part: Part) -> str:
+    """What the files of one acquisition have in common: the name without band and resolution."""
+    path = part.info.path
+    if len(part.names) > 1:
+        return str(path)
+    return str(path.parent / _BAND.sub("", _RESOLUTION.sub("", path.stem)))
+
+
+def _named(files: Sequence[Path], options: ReadOptions, chosen: set[Path]) -> list[Part]:
+    parts = []
+    for file in files:
+        info = inspect(file)
+        info = replace(info, grid=with_crs(info.grid, options.crs, str(file)))
+        named = options.band_names is not None or any(identify(label) for label in info.labels)
+        if not named and (file not in chosen or (len(info.labels) == 1 and len(files) > 1)):
+            log.warning("%s: holds no band with a name that is known and is passed over", file)
+        else:
+            parts.append(Part(info, name_bands(info.labels, options.band_names, str(file))))
+    return parts
+
+
+def _dated(together: dict[str, list[Part]], options: ReadOptions) -> list[Group]:
+    table = read_date_table(options.dates) if options.dates else None
+    in_folder: dict[Path, int] = defaultdict(int)
+    for parts in together.values():
+        in_folder[parts[0].info.path.parent] += 1
+    groups = []
+    for key, parts in together.items():
+        info = parts[0].info
+        moment = date_of(info, table, alone=in_folder[info.path.parent] == 1)
+        if moment is None:
+            raise InputError(
+                f"{info.path}: has no acquisition date; put it into the name (..._20210614.tif), or give a "
+                "table: --dates dates.csv with the columns file,date"
+            )
+        name = str(info.path) if len(parts) == 1 else key
+        groups.append(Group(name, moment, tuple(parts), info.evidence))
+    return groups
