@@ -11,7 +11,7 @@ import geomix
 from geomix.batch import one_line
 from geomix.config import find_config, hint, list_configs
 from geomix.domains import DOMAINS, room
-from geomix.errors import GeomixError, InputError
+from geomix.errors import GeomixError, InputError, MissingFileError
 from geomix.options import Json, Quiet
 from geomix.progress import talk
 from geomix.report import json_text
@@ -38,17 +38,29 @@ app.command(config_app)
 @config_app.command(name="list")
 def list_all(domain: str | None = None, /) -> None:
     """Print the names of the configurations, those of one domain or all."""
-    for owner in DOMAINS if domain is None else [domain]:
-        for name in list_configs(owner):
-            print(f"{owner}/{name}" if domain is None else name)
+    if domain is None:
+        print("\n".join(_config_names()))
+    elif domain in DOMAINS:
+        print("\n".join(list_configs(domain)))
+    else:
+        raise InputError(f"unknown domain {domain!r}{hint(domain, DOMAINS)}")
 
 
 @config_app.command
 def show(name: str, /) -> None:
     """Print a configuration, to be saved and changed: `geomix config show sits/tiny > mine.yaml`."""
-    domain, _, config = name.rpartition("/")
-    owners = [domain] if domain else [owner for owner in DOMAINS if config in list_configs(owner)]
-    print(find_config(config, owners[0] if owners else "any domain").read_text(encoding="utf-8"), end="")
+    names = _config_names()
+    fitting = [full for full in names if name in (full, full.partition("/")[2])]
+    if not fitting:
+        raise MissingFileError(f"there is no configuration {name!r}{hint(name, names)}")
+    if len(fitting) > 1:
+        raise InputError(f"{name!r} stands for several: {', '.join(fitting)}")
+    domain, _, config = fitting[0].partition("/")
+    print(find_config(config, domain).read_text(encoding="utf-8"), end="")
+
+
+def _config_names() -> list[str]:
+    return [f"{domain}/{name}" for domain in DOMAINS for name in list_configs(domain)]
 
 
 @app.command
@@ -78,9 +90,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
+    first = argv[0] if argv else "--help"
+    if not first.startswith("-") and first not in app:
+        print(f"error: there is no command {first!r}{hint(first, app)}", file=sys.stderr)
+        return 2
     try:
-        if argv and argv[0] in DOMAINS:
-            room(argv[0], "cli")
+        if first in DOMAINS:
+            # Here, where a package that took the name of a domain becomes an error of ours.
+            room(first, "cli")
         command, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
         talk(quiet=bool(bound.arguments.get("quiet", False)))
         code = command(*bound.args, **bound.kwargs)

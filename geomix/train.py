@@ -66,7 +66,7 @@ def fit(
 
     Args:
         task: what is trained; it holds the final weights afterwards.
-        data: gives `train_dataloader()` and, if there is something to validate on, `val_dataloader()`.
+        data: gives `train_dataloader()` and `val_dataloader()`, which may be empty.
         config: the settings.
         run_dir: the run folder, made if needed.
         resume: go on from `last.ckpt` where there is one.
@@ -95,8 +95,9 @@ def fit(
         log.info("%s: nothing to resume yet, starting afresh", folder)
     end = EpochEnd(folder, config.epochs, max_minutes)
     with warnings.catch_warnings():
-        # Whether workers help depends on the data; the configuration decides, not a hint a run.
+        # How many workers help and whether there is validation data is the caller's business.
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
+        warnings.filterwarnings("ignore", ".*but have no `val_dataloader`.*")
         # Lightning asks torch in a way that torch is about to drop.
         warnings.filterwarnings("ignore", ".*LeafSpec.*deprecated.*", FutureWarning)
         logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -130,7 +131,7 @@ def fit(
             trainer.fit(
                 task,
                 train_dataloaders=loader,
-                val_dataloaders=data.val_dataloader(),
+                val_dataloaders=data.val_dataloader() or None,
                 ckpt_path=last if last.exists() else None,
                 weights_only=True,
             )
