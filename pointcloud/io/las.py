@@ -77,7 +77,7 @@ def _decode(path: Path, layout: Layout) -> tuple[Chunks | None, Any]:
     try:
         with _no_panic_report():
             chunks = check_chunks(path, layout)
-            data = laspy.read(path)
+            data = laspy.read(path, encoding_errors="replace")
     except (KeyboardInterrupt, SystemExit, GeneratorExit, FormatError):
         raise
     except BaseException as error:  # noqa: BLE001

@@ -40,9 +40,7 @@ def check_chunks(path: Path, layout: Layout) -> Chunks | None:
         sizes = [size for _, size in table]
         chunks = place_chunks(table, layout.points_start)
         if chunks.starts[-1] + sizes[-1] > path.stat().st_size:
-            raise FormatError(
-                f"{path}: the chunks run past the end of the file; it was cut off"
-            )
+            raise FormatError(f"{path}: the chunks run past the end of the file; it was cut off")
         if struct.unpack_from("<H", vlr.data)[0] == _LAYERED:
             _check_layers(path, file, layout, vlr.data, chunks, sizes)
     if not laszip.uses_variable_size_chunks():

@@ -10,26 +10,6 @@ from geomix.errors import InputError
 
 log = logging.getLogger(__name__)
 
-CLASS_NAMES = (
-    "classification",
-    "class",
-    "label",
-    "labels",
-    "semantic",
-    "scalar_Classification",
-    "scalar_classification",
-    "scalar_Label",
-    "segment",
-    "sem_class",
-)
-"""What files call the class of a point; the first that is there counts."""
-
-
-def class_field(names: list[str]) -> str | None:
-    """Which of the names of a file is its class, if any; upper and lower case are the same."""
-    lower = {name.lower(): name for name in reversed(names)}
-    return next((lower[name.lower()] for name in CLASS_NAMES if name.lower() in lower), None)
-
 
 def color_of(rgb: NDArray[Any], name: str, rgb_max: float | None = None) -> NDArray[np.float32] | None:
     """Colours in 0..1, float32 [N, 3], or None where all are black, which means that there are none.

@@ -1,0 +1,122 @@
+"""PLY in all its encodings; elements, properties and comments that mean nothing here are kept.
+
+Source: Greg Turk, the PLY polygon file format; the files are parsed by plyfile.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geomix.errors import FormatError
+from pointcloud.cloud import Cloud, Source
+from pointcloud.io.columns import class_values, flat_columns, interpret
+from pointcloud.io.options import ReadOptions, WriteOptions
+from pointcloud.io.units import units_of
+
+
+@dataclass(frozen=True, eq=False)
+class PlyPayload:
+    """What the writer needs to write the file again."""
+
+    data: Any
+    """`plyfile.PlyData`."""
+    class_column: str | None
+
+
+def read(path: Path, options: ReadOptions) -> Cloud:
+    """Read the vertices of a PLY file as points.
+
+    Raises:
+        FormatError: if the file is cut off or damaged, or has no vertices with x, y and z.
+    """
+    import plyfile
+
+    try:
+        data = plyfile.PlyData.read(str(path))
+    except (plyfile.PlyParseError, ValueError, OverflowError, MemoryError) as error:
+        raise FormatError(
+            f"{path}: cannot be read as PLY ({error}); the file is damaged or cut off"
+        ) from None
+    if "vertex" not in data:
+        raise FormatError(f"{path}: has no element 'vertex', only {', '.join(e.name for e in data.elements)}")
+    vertex = data["vertex"]
+    rows = np.array(vertex.data)  # out of the file, which may be replaced before the cloud is written
+    vertex.data = rows
+    columns = {p.name: rows[p.name] for p in vertex.properties if isinstance(rows.dtype[p.name], np.dtype)}
+    table = interpret({n: c for n, c in columns.items() if c.dtype != object}, str(path), options)
+    units = units_of(str(path), options.unit)
+    coord = units.to_metres(table.coord)
+    return Cloud(
+        coord=coord,
+        fields=table.fields,
+        unit=units.name,
+        source=Source(
+            path, "ply", PlyPayload(data, table.class_column), None if coord is table.coord else table.coord
+        ),
+    )
+
+
+def write(cloud: Cloud, path: Path, options: WriteOptions) -> None:
+    """Write a cloud as PLY; one that was read from PLY keeps everything but the class.
+
+    Raises:
+        InputError: if a class is no whole number from 0 up.
+    """
+    import plyfile
+
+    payload = cloud.source.payload if cloud.source else None
+    if not isinstance(payload, PlyPayload):
+        vertex = plyfile.PlyElement.describe(_rows(flat_columns(cloud)), "vertex")
+        _ply(plyfile, [vertex], text=False, byte_order="<").write(str(path))
+        return
+    old = payload.data["vertex"]
+    changed = _changed(cloud, old.data, payload.class_column, path, options)
+    vertex = _with_columns(plyfile, old, changed)
+    elements = [vertex if element is old else element for element in payload.data.elements]
+    data = _ply(plyfile, elements, payload.data.text, payload.data.byte_order)
+    data.comments, data.obj_info = payload.data.comments, payload.data.obj_info
+    data.write(str(path))
+
+
+def _ply(plyfile: Any, elements: list[Any], text: bool, byte_order: str) -> Any:
+    return plyfile.PlyData(elements, text=text, byte_order=byte_order)
+
+
+def _changed(
+    cloud: Cloud, old: NDArray[Any], column: str | None, path: Path, options: WriteOptions
+) -> dict[str, NDArray[Any]]:
+    """The columns that are new or other than in the file."""
+    changed: dict[str, NDArray[Any]] = {}
+    if "classification" in cloud.fields:
+        dtype = old.dtype[column] if column else None
+        changed[column or "classification"] = class_values(cloud, dtype, f"{path}: PLY")
+    for name in options.extra:
+        if name in cloud.fields:
+            changed[name] = cloud.fields[name].astype(np.float32)
+    return changed
+
+
+def _with_columns(plyfile: Any, old: Any, changed: dict[str, NDArray[Any]]) -> Any:
+    """The vertex element with columns replaced or added behind; all others keep type and value."""
+    kept = {name: old.data[name] for name in old.data.dtype.names if name not in changed}
+    order = [*old.data.dtype.names, *(name for name in changed if name not in old.data.dtype.names)]
+    rows = _rows({name: changed[name] if name in changed else kept[name] for name in order})
+    properties = {p.name: p for p in old.properties if p.name not in changed}
+    return plyfile.PlyElement.describe(
+        rows,
+        old.name,
+        len_types={n: p.len_dtype for n, p in properties.items() if hasattr(p, "len_dtype")},
+        val_types={n: p.val_dtype for n, p in properties.items() if hasattr(p, "len_dtype")},
+        comments=old.comments,
+    )
+
+
+def _rows(columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """One structured array of columns of equal length."""
+    rows = np.empty(len(next(iter(columns.values()))), dtype=[(n, c.dtype) for n, c in columns.items()])
+    for name, values in columns.items():
+        rows[name] = values
+    return rows
