@@ -1,0 +1,1 @@
+"""From files and folders to batches: preprocessing, labels, data sets."""
