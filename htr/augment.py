@@ -1,0 +1,92 @@
+"""Random changes of line images that keep their text.
+
+Everything works on uint8 images with ink high on 0, [height, width], before they become float: a line costs
+a fraction of a millisecond, so that the model and not the augmentation sets the speed of training.
+"""
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+
+
+def warp(image: Image, width: int, rng: np.random.Generator, strength: float = 1.0) -> Image:
+    """Resize to `width` and shear, turn, shift and scale a little, in one resampling.
+
+    Args:
+        image: uint8 [height, old width], paper is 0.
+        width: the new width, px. The text is stretched to it.
+        rng: where the random numbers come from.
+        strength: 0 resizes only; 1 shears up to 0.45 (about 24 degrees), turns up to about 1 degree, scales the
+            height by up to 12 % and shifts up to 4 % of the height.
+    """
+    height, old_width = image.shape
+    shear = rng.uniform(-0.45, 0.45) * strength
+    turn = rng.uniform(-0.018, 0.018) * strength
+    scale = 1 + rng.uniform(-0.12, 0.12) * strength
+    shift = rng.uniform(-0.04, 0.04) * strength * height
+    middle = (height - 1) / 2
+    stretch = width / old_width
+    # The turn fades with the length of the line: 1 degree over 900 px would leave the image.
+    turn *= min(1.0, 4 * height / width)
+    matrix = np.array(
+        [
+            [stretch, shear, -shear * middle],
+            [turn, scale, middle - scale * middle + shift - turn * old_width / 2],
+        ],
+        dtype=np.float32,
+    )
+    return np.asarray(cv2.warpAffine(image, matrix, (width, height), flags=cv2.INTER_LINEAR), dtype=np.uint8)
+
+
+def stroke(image: Image, rng: np.random.Generator) -> Image:
+    """Make the pen thicker or thinner, by up to about one pixel."""
+    kernel = np.ones((2, 2), np.uint8) if rng.random() < 0.7 else np.ones((1, 3), np.uint8)
+    changed = cv2.dilate(image, kernel) if rng.random() < 0.5 else cv2.erode(image, kernel)
+    amount = rng.uniform(0.3, 1.0)
+    return np.asarray(cv2.addWeighted(image, 1 - amount, changed, amount, 0), dtype=np.uint8)
+
+
+def tone(image: Image, rng: np.random.Generator) -> Image:
+    """Change the darkness of the ink and the evenness of the paper, by a curve and some noise."""
+    gamma = float(np.exp(rng.uniform(-0.5, 0.5)))
+    gain = rng.uniform(0.75, 1.1)
+    curve = np.clip(255 * gain * (np.arange(256) / 255) ** gamma, 0, 255).astype(np.uint8)
+    changed = cv2.LUT(image, curve)
+    if rng.random() < 0.3:
+        noise = rng.integers(0, 24, image.shape, dtype=np.uint8)
+        changed = cv2.add(changed, noise)
+    return np.asarray(changed, dtype=np.uint8)
+
+
+def blank_spots(image: Image, rng: np.random.Generator) -> Image:
+    """Erase one to three narrow upright strips, so that the context must fill them in."""
+    changed = image.copy()
+    height, width = image.shape
+    for _ in range(int(rng.integers(1, 4))):
+        size = int(rng.integers(2, max(3, height // 5)))
+        left = int(rng.integers(0, max(1, width - size)))
+        changed[:, left : left + size] = 0
+    return changed
+
+
+def augment(image: Image, width: int, rng: np.random.Generator) -> Image:
+    """Stretch a line to `width` and change slant, pen, tone and paper at random.
+
+    Args:
+        image: uint8 [height, old width], ink high.
+        width: the new width, px.
+        rng: where the random numbers come from; the same state gives the same image.
+
+    Returns:
+        uint8 [height, width].
+    """
+    changed = warp(image, width, rng, strength=1.0 if rng.random() < 0.85 else 0.0)
+    if rng.random() < 0.4:
+        changed = stroke(changed, rng)
+    if rng.random() < 0.5:
+        changed = tone(changed, rng)
+    if rng.random() < 0.2:
+        changed = blank_spots(changed, rng)
+    return changed
