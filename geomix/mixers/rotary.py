@@ -57,12 +57,13 @@ def rotary_mix(
         total = total + initial_sum.double()[segments.sequence_of_token]
         count = count + initial_count[segments.sequence_of_token]
     mean = (total / count.clamp(min=1)[:, None] if functions.normalize == "mean" else total).to(phi.dtype)
-    y = conjugate_product(rotate(reference.gate(x, params, functions), position), mean) @ params.w_o.T
+    g = conjugate_product(rotate(reference.gate(x, params, functions), position), mean)
+    y = g.to(x.dtype) @ params.w_o.T
     if params.b_o is not None:
         y = y + params.b_o
     if segments.valid is not None:
         y = torch.where(segments.valid[:, None], y, 0.0)
-    return y, reference.sequence_sum(phi, segments).to(torch.promote_types(phi.dtype, torch.float32))
+    return y, reference.sequence_sum(phi, segments).to(phi.dtype)
 
 
 def conjugate_product(gate: Tensor, mean: Tensor) -> Tensor:

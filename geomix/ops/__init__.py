@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from geomix.ops import fast, reference
-from geomix.ops.fast import sum_dtype
-from geomix.ops.params import MixerFunctions, MixerParams
+from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
 from geomix.segments import Segments
 
 __all__ = ["MixerFunctions", "MixerParams", "mix", "observe", "read", "sum_dtype"]

@@ -19,13 +19,8 @@ from torch.autograd.function import once_differentiable
 
 from geomix.ops.context import Initial, Slice, make_context
 from geomix.ops.functions import ACTIVATIONS, GATES, Pointwise, pick, polynomial, polynomial_slope
-from geomix.ops.params import MixerFunctions, MixerParams
+from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
 from geomix.segments import Segments
-
-
-def sum_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the type that sums are kept in: at least fp32."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 def mix(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -33,3 +34,8 @@ class MixerFunctions(NamedTuple):
     """sigma, a key of `functions.GATES`."""
     normalize: str = "mean"
     """"mean": a state is a mean, so that lengths may change; "sum": as the paper's text writes it."""
+
+
+def sum_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the type that features and sums are kept in for tokens of `dtype`: at least fp32."""
+    return torch.promote_types(dtype, torch.float32)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from geomix.ops.functions import ACTIVATIONS, GATES, pick
-from geomix.ops.params import MixerFunctions, MixerParams
+from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
 from geomix.segments import Segments
 
 
@@ -23,16 +23,20 @@ def features(x: Tensor, params: MixerParams, functions: MixerFunctions) -> Tenso
         x: tokens, [T, C].
 
     Returns:
-        Features, [T, D].
+        Features, at least fp32, [T, D].
     """
-    h = pick(ACTIVATIONS, functions.activation, "activation").forward(x @ params.w_h.T)
-    powers = torch.stack([h**p for p in range(1, params.coeff.shape[1] + 1)], dim=-1)  # [T, D, k]
-    return (powers * params.coeff).sum(-1)
+    z = (x @ params.w_h.T).to(sum_dtype(x.dtype))
+    h = pick(ACTIVATIONS, functions.activation, "activation").forward(z)
+    coeff = params.coeff.to(h.dtype)
+    phi = torch.zeros_like(h)
+    for p in range(1, coeff.shape[1] + 1):
+        phi = phi + coeff[:, p - 1] * h**p
+    return phi
 
 
 def gate(x: Tensor, params: MixerParams, functions: MixerFunctions) -> Tensor:
     """Ask how much of each state channel a token takes: s_i = sigma(W_s x_i + b), [T, D]."""
-    s = pick(GATES, functions.gate, "gate").forward(x @ params.w_s.T + params.b_s)
+    s = pick(GATES, functions.gate, "gate").forward((x @ params.w_s.T).to(sum_dtype(x.dtype)) + params.b_s)
     return s.repeat_interleave(params.w_h.shape[0] // s.shape[1], dim=1)
 
 
@@ -101,7 +105,7 @@ def mix(
         c = c + initial_sum.double()[segments.sequence_of_token]
         n = n + initial_count[segments.sequence_of_token]
     h = (c / n.clamp(min=1)[:, None] if functions.normalize == "mean" else c).to(phi.dtype)
-    y = (gate(x, params, functions) * h) @ params.w_o.T
+    y = (gate(x, params, functions) * h).to(x.dtype) @ params.w_o.T
     if params.b_o is not None:
         y = y + params.b_o
     if segments.valid is not None:
@@ -128,7 +132,7 @@ def read(
         Outputs, [T, C].
     """
     mean = total / count.clamp(min=1)[:, None].to(total.dtype) if functions.normalize == "mean" else total
-    y = (gate(x, params, functions) * mean[segments.sequence_of_token].to(x.dtype)) @ params.w_o.T
+    y = (gate(x, params, functions) * mean[segments.sequence_of_token]).to(x.dtype) @ params.w_o.T
     if params.b_o is not None:
         y = y + params.b_o
     return y if segments.valid is None else torch.where(segments.valid[:, None], y, 0.0)
