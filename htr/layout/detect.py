@@ -8,10 +8,10 @@ import numpy as np
 
 from htr.io.images import Grey
 from htr.layout.gutters import gutters
-from htr.layout.ink import PITCH, InkMap, ink_map
+from htr.layout.ink import PITCH, Ink, InkMap, ink_map, ink_map_at
 from htr.layout.outline import Outlined, outline
 from htr.layout.ridges import ridges
-from htr.layout.trace import merge, trace
+from htr.layout.trace import Curve, absorb, curve_distance, merge, trace
 from htr.page import Line
 
 log = logging.getLogger(__name__)
@@ -33,22 +33,34 @@ def detect_lines(grey: Grey, merge_pieces: bool = True) -> list[Line]:
     found = ink_map(grey)
     if found is None:
         return []
-    field = ridges(found.ink)
-    walls = gutters(found.ink, field.slope)
-    curves = trace(field, walls)
-    if merge_pieces:
-        curves = merge(curves, walls, REACH)
-    lines = [line for line in outline(found.ink, curves, REACH) if _is_writing(line)]
+    curves = _curves(found.ink, merge_pieces)
+    distance = curve_distance(curves)
+    if distance is not None and abs(np.log(distance / PITCH)) > 0.15:
+        # The first estimate took letters for lines or the reverse: once more at the scale of what was found.
+        found = ink_map_at(grey, found.scale * PITCH / distance)
+        curves = _curves(found.ink, merge_pieces)
+    lines = [line for line in outline(found.ink, curves, REACH) if _is_writing(line, found.ink.shape)]
     return [_line(line, index, found) for index, line in enumerate(lines)]
 
 
-def _is_writing(line: Outlined) -> bool:
-    """No speck, no stroke of a frame, no remainder of a rule."""
-    width, height = np.ptp(line.polygon, axis=0)
+def _curves(ink: Ink, merge_pieces: bool) -> list[Curve]:
+    field = ridges(ink)
+    walls = gutters(ink, field.slope)
+    curves = trace(field, walls)
+    return absorb(merge(curves, walls, REACH)) if merge_pieces else curves
+
+
+def _is_writing(line: Outlined, size: tuple[int, int]) -> bool:
+    """No speck, no remainder of a frame or a rule."""
+    (x0, y0), (x1, y1) = line.polygon.min(axis=0), line.polygon.max(axis=0)
+    width = x1 - x0
     if line.ink < 0.06 * PITCH * PITCH or width < 0.3 * PITCH:
         return False
-    # The rest of a ruled line is long and nearly without height.
-    return bool(line.height > 0.12 * PITCH and line.ink > 0.02 * width * PITCH)
+    margin = 0.25 * PITCH
+    if width < 3.0 * PITCH and (x0 < margin or y0 < margin or x1 > size[1] - margin or y1 > size[0] - margin):
+        return False
+    # The rest of a ruled line or the edge of the sheet.
+    return bool(line.thin < 0.6 and line.ink > 0.02 * width * PITCH)
 
 
 def _line(line: Outlined, index: int, found: InkMap) -> Line:

@@ -37,15 +37,29 @@ def ink_map(grey: Grey) -> InkMap | None:
         grey: the page, [H, W].
     """
     first = min(FIRST_SIDE / max(grey.shape), 1.0)
-    small = resized(grey, first)
-    ink = without_frame(without_rules(darkness(small), PITCH))
+    ink = writing(resized(grey, first))
     pitch = line_pitch(ink)
-    if pitch is None:
-        return None
-    scale = float(np.clip(first * PITCH / pitch, 0.02, 2.0))
-    if abs(scale / first - 1) > 0.05:
-        ink = without_frame(without_rules(darkness(resized(grey, scale)), PITCH))
-    return InkMap(ink, scale)
+    return None if pitch is None else ink_map_at(grey, first * PITCH / pitch)
+
+
+def ink_map_at(grey: Grey, scale: float) -> InkMap:
+    """The ink of a page at a given scale, within bounds that the memory sets."""
+    scale = float(np.clip(scale, 0.02, min(2.0, 6000.0 / max(grey.shape))))
+    return InkMap(writing(resized(grey, scale)), scale)
+
+
+def writing(grey: Grey) -> Ink:
+    """The ink of a page without ruling, frames and pictures, [h, w]."""
+    return without_pictures(without_frame(without_rules(darkness(grey), PITCH)), PITCH)
+
+
+def without_pictures(ink: Ink, pitch: float) -> Ink:
+    """The ink without seals, stamps and drawings: connected parts that are high, wide and dense."""
+    _, labels, stats, _ = cv2.connectedComponentsWithStats((ink > 0.35).astype(np.uint8), connectivity=8)
+    width, height, area = stats[:, cv2.CC_STAT_WIDTH], stats[:, cv2.CC_STAT_HEIGHT], stats[:, cv2.CC_STAT_AREA]
+    picture = (height > 2.0 * pitch) & (width > 1.2 * pitch) & (area > 0.33 * width * height)
+    picture[0] = False
+    return np.where(picture[labels], np.float32(0.0), ink).astype(np.float32)
 
 
 def is_light_on_dark(grey: Grey) -> bool:
@@ -93,8 +107,26 @@ def darkness(grey: Grey) -> Ink:
     relative = np.clip(1.0 - grey.astype(np.float32) / paper, 0.0, 1.0)
     # Where everything is black, as outside the sheet, a little noise would count as ink.
     relative *= np.clip((paper - 30.0) / 30.0, 0.0, 1.0)
-    threshold = _threshold(relative)
+    threshold = _local_threshold(relative, _threshold(relative))
     return np.clip((relative - 0.6 * threshold) / (0.8 * threshold), 0.0, 1.0).astype(np.float32)
+
+
+def _local_threshold(relative: NDArray[np.float32], threshold: float) -> NDArray[np.float32]:
+    """The threshold of the page, down to half of it where the writing nearby is faint, [h, w].
+
+    Not lower, because where there is no writing at all the texture of the paper would be left to rule.
+    """
+    block = 16
+    height, width = relative.shape
+    rows, columns = -(-height // block), -(-width // block)
+    padded = np.pad(relative, ((0, rows * block - height), (0, columns * block - width)))
+    # The darkest pixel of a block, then the usual of these around it: strokes, not specks.
+    peaks = padded.reshape(rows, block, columns, block).max(axis=(1, 3))
+    strokes = np.where(peaks > 0.5 * threshold, peaks, 0.0).astype(np.float32)
+    count = cv2.GaussianBlur((strokes > 0).astype(np.float32), (0, 0), 4.0)
+    strength = cv2.GaussianBlur(strokes, (0, 0), 4.0) / np.maximum(count, 1e-6)
+    local = np.clip(0.6 * strength, 0.5 * threshold, threshold).astype(np.float32)
+    return np.asarray(cv2.resize(local, (width, height), interpolation=cv2.INTER_LINEAR))
 
 
 def _threshold(relative: NDArray[np.float32]) -> float:
@@ -109,18 +141,20 @@ def _threshold(relative: NDArray[np.float32]) -> float:
 def without_rules(ink: Ink, pitch: float) -> Ink:
     """The ink without ruled lines, table borders and edges of the sheet: all that is long, straight and thin."""
     solid = (ink > 0.35).astype(np.uint8)
-    length = round(3.0 * pitch)
-    rules = np.zeros_like(solid)
-    for flip in (False, True):
-        side = np.ascontiguousarray(solid.T) if flip else solid
-        # Ruling that is not quite level leaves a row after some length; thickened it still overlaps itself.
-        thick = cv2.dilate(side, np.ones((3, 1), np.uint8))
-        long = cv2.morphologyEx(thick, cv2.MORPH_OPEN, np.ones((1, length), np.uint8))
-        # Letters on the rule are high there: only what is as thin as a rule goes.
-        tall = cv2.morphologyEx(side, cv2.MORPH_OPEN, np.ones((6, 1), np.uint8))
-        found = (long & side) & (1 - tall)
-        rules |= found.T if flip else found
+    rules = _level_rules(solid, pitch) | _level_rules(np.ascontiguousarray(solid.T), pitch).T
     return np.where(rules > 0, np.float32(0.0), ink).astype(np.float32)
+
+
+def _level_rules(solid: NDArray[np.uint8], pitch: float) -> NDArray[np.uint8]:
+    """Pixels of rules that run along x, 0 or 1."""
+    # Letters on the rule are high there: only what is as thin as a rule goes.
+    thin = solid & (1 - cv2.morphologyEx(solid, cv2.MORPH_OPEN, np.ones((6, 1), np.uint8)))
+    # Ruling that is not quite level leaves a row after some length; thickened it still overlaps itself.
+    thick = cv2.dilate(solid, np.ones((3, 1), np.uint8))
+    long = cv2.morphologyEx(thick, cv2.MORPH_OPEN, np.ones((1, round(3.0 * pitch)), np.uint8))
+    # A faint rule is a row of dashes: more of its row than letters ever fill, for longer than a word.
+    share = cv2.blur(cv2.dilate(thin, np.ones((3, 1), np.uint8)).astype(np.float32), (round(7.0 * pitch), 1))
+    return np.asarray(thin & (long | (share > 0.6)))
 
 
 def without_frame(ink: Ink) -> Ink:

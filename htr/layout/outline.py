@@ -14,6 +14,10 @@ from htr.page import Points
 
 FARTHEST = 0.75 * PITCH
 """Ink farther than this from every curve belongs to no line, px."""
+TAIL = 0.8 * PITCH
+"""How far from its dense part a line still has ink of its own, px."""
+SPARSE = 0.3
+"""Where a line has less than this part of its usual ink, it has not begun or is over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +29,8 @@ class Outlined:
     polygon: Points
     ink: float
     """How much ink it holds, px of full ink."""
-    height: float
-    """From the tops of its letters to their feet, px."""
+    thin: float
+    """The largest part of the ink in a band as thin as a rule, 0 to 1."""
 
 
 def outline(ink: Ink, curves: list[Curve], gap: float) -> list[Outlined]:
@@ -99,17 +103,28 @@ def _nearest(curves: list[Curve], size: tuple[int, int]) -> tuple[NDArray[np.int
 
 
 def _runs(ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve, gap: float) -> list[Curve]:
-    """The curve cut to where its ink begins and ends, and in pieces at long gaps."""
+    """The curve cut to where its writing begins and ends, and in pieces at long gaps."""
     x0, x1 = max(curve.start - round(2 * PITCH), 0), min(curve.end + round(2 * PITCH), ink.shape[1])
     y0, y1 = _rows(curve, ink.shape[0])
     mine = np.where(owner[y0:y1, x0:x1] == index, ink[y0:y1, x0:x1], 0.0)
-    inked = np.flatnonzero(mine.sum(axis=0) > 0.5)
+    columns = mine.sum(axis=0)
+    # Crumbs of ruling and paper beside the writing are sparse beside it.
+    window = round(0.75 * PITCH)
+    density = np.convolve(columns, np.full(window, 1.0 / window), mode="same")
+    inked = density[columns > 0.5]
     if not len(inked):
         return []
-    cuts = np.flatnonzero(np.diff(inked) > gap)
-    firsts = np.concatenate([[0], cuts + 1])
-    lasts = np.concatenate([cuts, [len(inked) - 1]])
-    return [curve.part(x0 + int(inked[a]), x0 + int(inked[b]) + 1) for a, b in zip(firsts, lasts, strict=True)]
+    dense = np.flatnonzero((density > SPARSE * np.median(inked)) & (columns > 0.5))
+    cuts = np.flatnonzero(np.diff(dense) > gap)
+    firsts = dense[np.concatenate([[0], cuts + 1])]
+    lasts = dense[np.concatenate([cuts, [len(dense) - 1]])]
+    lit = np.flatnonzero(columns > 0.5)
+    parts = []
+    for a, b in zip(firsts, lasts, strict=True):
+        # The point and the quotation mark at the end are sparse too, but near.
+        near = lit[(lit > a - TAIL) & (lit < b + TAIL)]
+        parts.append(curve.part(x0 + int(near[0]), x0 + int(near[-1]) + 1))
+    return parts
 
 
 def _rows(curve: Curve, height: int) -> tuple[int, int]:
@@ -131,8 +146,15 @@ def _outlined(ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve) -> O
     baseline = _polyline(x0, level + foot)
     top, bottom = _edges(relative, columns, x1 - x0)
     polygon = _polygon(x0, level, top, bottom)
-    head = float(np.percentile(relative, 10))
-    return Outlined(curve, baseline, polygon, float(weight.sum()), float(np.median(foot)) - head)
+    return Outlined(curve, baseline, polygon, float(weight.sum()), _thinness(relative, weight))
+
+
+def _thinness(relative: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """The largest share of the ink within an eighth of a pitch of rows."""
+    rows = np.rint(relative).astype(int)
+    profile = np.bincount(rows - rows.min(), weight)
+    band = np.convolve(profile, np.ones(round(PITCH / 8)), mode="full")
+    return float(band.max() / max(profile.sum(), 1e-9))
 
 
 def _foot(

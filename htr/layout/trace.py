@@ -90,6 +90,41 @@ def merge(curves: list[Curve], walls: NDArray[np.bool_], reach: float) -> list[C
                 used |= {i, j}
 
 
+def absorb(curves: list[Curve]) -> list[Curve]:
+    """Drop short curves that run close along a longer one: loops and accents, whose ink is that line's."""
+    kept: list[Curve] = []
+    for curve in sorted(curves, key=lambda curve: -len(curve.y)):
+        if not any(_runs_along(curve, longer) for longer in kept):
+            kept.append(curve)
+    return kept
+
+
+def curve_distance(curves: list[Curve]) -> float | None:
+    """The usual distance from a curve to the next below, px; None for fewer than five that have one."""
+    distances = []
+    for a in curves:
+        below = [
+            float(np.median(b.at(x) - a.at(x)))
+            for b in curves
+            if b is not a and len(x := _shared(a, b)) >= 0.4 * min(len(a.y), len(b.y))
+        ]
+        below = [distance for distance in below if distance > 0]
+        if below and len(a.y) > 3 * PITCH:
+            distances.append(min(below))
+    return float(np.median(distances)) if len(distances) >= 5 else None
+
+
+def _shared(a: Curve, b: Curve) -> NDArray[np.float64]:
+    return np.arange(max(a.start, b.start), min(a.end, b.end), dtype=np.float64)
+
+
+def _runs_along(curve: Curve, longer: Curve) -> bool:
+    x = _shared(curve, longer)
+    if len(x) < 0.7 * len(curve.y):
+        return False
+    return bool(np.abs(curve.at(x) - longer.at(x)).mean() < 0.45 * PITCH)
+
+
 def _peaks(ridges: Ridges) -> NDArray[np.uint8]:
     """Rows where the response is highest in its column, joined to runs that are high enough somewhere, 0 or 1."""
     response = ridges.response
@@ -125,7 +160,9 @@ def _gap_cost(a: Curve, b: Curve, walls: NDArray[np.bool_], reach: float) -> flo
     # Each is prolonged to the middle, so that both ends have a say.
     offset = abs(float(a.at(x) - b.at(x)))
     direct = abs(float(a.y[-1] - b.y[0]))
-    if min(offset, direct) > 0.33 * PITCH or max(offset, direct) > 0.8 * PITCH:
+    # Initials and the last loops of a line often sit higher or lower than the rest.
+    limit = (0.5 if min(len(a.y), len(b.y)) < 1.5 * PITCH and gap < PITCH else 0.33) * PITCH
+    if min(offset, direct) > limit or max(offset, direct) > 0.8 * PITCH:
         return None
     steps = np.linspace(0, 1, max(abs(gap), 2))
     xs = np.clip(np.rint(a.end - 1 + steps * (b.start - a.end + 1)).astype(int), 0, walls.shape[1] - 1)
