@@ -15,18 +15,22 @@ def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> AdamW:
     """
     decayed: list[nn.Parameter] = []
     kept: list[nn.Parameter] = []
-    for module in model.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad:
-                is_matrix = (
-                    name.endswith("weight") and parameter.ndim > 1 and not isinstance(module, nn.Embedding)
-                )
-                (decayed if is_matrix else kept).append(parameter)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            place, _, own_name = name.rpartition(".")
+            is_matrix = _mixes(model.get_submodule(place), own_name, parameter)
+            (decayed if is_matrix else kept).append(parameter)
     groups = [
         {"params": decayed, "weight_decay": weight_decay},
         {"params": kept, "weight_decay": 0.0},
     ]
     return AdamW([group for group in groups if group["params"]], lr=learning_rate)
+
+
+def _mixes(module: nn.Module, name: str, parameter: nn.Parameter) -> bool:
+    """Whether a parameter is a matrix that mixes channels: a `weight`, or one of the mixers' `w_*`."""
+    is_weight = name == "weight" or name.startswith("w_")
+    return is_weight and parameter.ndim > 1 and not isinstance(module, nn.Embedding)
 
 
 def warmup_cosine(optimizer: Optimizer, warmup_steps: int, total_steps: int) -> LambdaLR:

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from geomix.mixers import PoM
 from geomix.optim import adamw, warmup_cosine
 
 
@@ -12,22 +13,22 @@ class Toy(nn.Module):
         self.norm = nn.LayerNorm(3)
         self.table = nn.Embedding(4, 3)
         self.token = nn.Parameter(torch.zeros(1, 3))
+        self.tied = nn.Linear(2, 3, bias=False)
+        self.tied.weight = self.linear.weight
+        self.mixer = PoM(2)
         self.frozen = nn.Linear(2, 2).requires_grad_(False)
 
 
 def test_only_matrices_decay():
     model = Toy()
     decayed, kept = adamw(model, 1e-3, 0.1).param_groups
-    assert [id(p) for p in decayed["params"]] == [id(model.linear.weight)]
     assert (decayed["weight_decay"], kept["weight_decay"]) == (0.1, 0.0)
     names = {id(p): n for n, p in model.named_parameters()}
-    assert {names[id(p)] for p in kept["params"]} == {
-        "linear.bias",
-        "norm.weight",
-        "norm.bias",
-        "table.weight",
-        "token",
-    }
+    matrices = ["linear.weight", "mixer.w_h", "mixer.w_s", "mixer.w_o"]
+    assert [names[id(p)] for p in decayed["params"]] == matrices
+    others = {name for name in names.values() if not name.startswith("frozen")} - {*matrices}
+    assert {names[id(p)] for p in kept["params"]} == others
+    assert {"linear.bias", "norm.weight", "table.weight", "token", "mixer.coeff"} <= others
 
 
 def test_a_model_without_matrices_can_be_trained():

@@ -1,0 +1,229 @@
+"""The plan of the house: who may import whom, which rooms there are, and what stays out."""
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from geomix.domains import DOMAINS
+from tests.helpers import ROOT
+
+PACKAGES = ("geomix", *DOMAINS)
+
+# Files of a domain import from their own floor or from floors below it, never upwards and never in a circle.
+FLOORS = {
+    "io": 0,
+    "data": 1,
+    "augment": 1,
+    "synthetic": 1,
+    "model": 2,
+    "task": 3,
+    "predict": 3,
+    "cli": 4,
+    "bench": 4,
+}
+OWN_ROOMS = {
+    "sits": {
+        "bands": 0,
+        "dates": 0,
+        "grid": 0,
+        "inputs": 0,
+        "options": 0,
+        "outputs": 0,
+        "pastis": 0,
+        "radiometry": 0,
+        "series": 0,
+        "experiment": 2,
+    },
+    "pointcloud": {
+        "cloud": 0,
+        "serialization": 0,
+        "sparse": 0,
+        "voxels": 0,
+        "losses": 2,
+    },
+    "htr": {
+        "charset": 0,
+        "page": 0,
+        "layout": 1,
+        "batches": 1,
+        "ctc": 1,
+        "stem": 1,
+        "unroll": 1,
+    },
+}
+LIFTABLE = ("segments", "ops", "mixers", "encoder", "position", "bench.mixer", "bench.__init__")
+TOP_LEVEL = {
+    *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md"),
+    *("configs", "docs", "pyproject.toml", "requirements.lock", "setup.py", "tests"),
+    *PACKAGES,
+}
+
+
+def files(package):
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def module(file):
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
+def tracked():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [Path(name) for name in listed.stdout.split("\0") if name]
+
+
+def imports(file, at_start_only=False):
+    """The modules that a file imports; also `a.b` of `from a import b`, which may be a module."""
+    for node in nodes(ast.parse(file.read_text(encoding="utf-8")), at_start_only):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = module(file).split(".")[: -node.level] if node.level else []
+            base = ".".join([*package, *filter(None, [node.module])])
+            yield base
+            yield from (f"{base}.{name.name}" for name in node.names)
+
+
+def nodes(tree, at_start_only):
+    for node in ast.iter_child_nodes(tree):
+        is_typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if at_start_only and (is_typing or isinstance(node, ast.FunctionDef)):
+            continue
+        yield node
+        yield from nodes(node, at_start_only)
+
+
+def room_of(name):
+    """`sits.io.geotiff` lies in the room `io`."""
+    return name.split(".")[1] if "." in name else "__init__"
+
+
+def rooms(domain):
+    return {room_of(module(file)) for file in files(domain)} - {"__init__"}
+
+
+@pytest.mark.parametrize("file", files("geomix"), ids=module)
+def test_the_core_knows_no_domain(file):
+    assert not {name.partition(".")[0] for name in imports(file)} & {*DOMAINS}
+
+
+@pytest.mark.parametrize("file", [f for domain in DOMAINS for f in files(domain)], ids=module)
+def test_imports_of_a_domain_point_down(file):
+    domain = file.relative_to(ROOT).parts[0]
+    floors = FLOORS | OWN_ROOMS[domain]
+    own = room_of(module(file))
+    for name in imports(file):
+        package = name.partition(".")[0]
+        assert package not in {*DOMAINS} - {domain}, f"{module(file)} imports a sibling: {name}"
+        other = room_of(name)
+        if package == domain and other in floors and own != "__init__":
+            assert floors[own] >= floors[other], f"{module(file)} imports {name}, which lies on a floor above"
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_rooms_of_a_domain_form_no_circle(domain):
+    graph = {room: set() for room in rooms(domain)}
+    for file in files(domain):
+        own = room_of(module(file))
+        found = {room_of(name) for name in imports(file) if name.partition(".")[0] == domain}
+        if own in graph:
+            graph[own] |= found & {*graph} - {own}
+    TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_room_has_a_floor(domain):
+    assert rooms(domain) - {*FLOORS, *OWN_ROOMS[domain]} == set()
+    assert {*OWN_ROOMS[domain]} - rooms(domain) == set()
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_domain_has_the_same_rooms(domain):
+    if "cli" not in rooms(domain):
+        pytest.skip(f"{domain} is being built: it has no command line yet")
+    assert {*FLOORS} - rooms(domain) == set()
+
+
+@pytest.mark.parametrize("name", LIFTABLE)
+def test_the_mixer_can_be_lifted_out(name):
+    """It needs torch alone; triton and what reads a table only when they are used."""
+    path = ROOT / "geomix" / name.replace(".", "/")
+    for file in files(f"geomix/{name}") if path.is_dir() else [path.with_suffix(".py")]:
+        if not file.exists():
+            pytest.skip(f"{name} is not there yet")
+        for imported in imports(file, at_start_only=True):
+            top = imported.partition(".")[0]
+            assert top in {"torch", "geomix", *sys.stdlib_module_names}, f"{module(file)} imports {imported}"
+            if top == "geomix" and room_of(imported) != "__init__":
+                assert room_of(imported) in {*LIFTABLE, "bench", "errors"}, (
+                    f"{module(file)} imports {imported}"
+                )
+
+
+def test_the_mixer_runs_with_torch_alone():
+    code = (
+        "import sys\n"
+        "for name in ('numpy', 'pydantic', 'yaml', 'rich', 'psutil', 'lightning'): sys.modules[name] = None\n"
+        "import torch\n"
+        "from geomix import Encoder, Segments\n"
+        "from geomix.bench import Row, rows_table\n"
+        "encoder = Encoder(8, 1, {'name': 'pom'})\n"
+        "encoder(torch.zeros(1, 3, 8), Segments.dense(1, 3)).sum().backward()\n"
+        "print(rows_table([Row('one step', 'time', 1.0, 'ms')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "one step" in done.stdout, done.stderr
+
+
+def test_starting_a_domain_s_command_line_imports_nothing_heavy():
+    code = (
+        "import sys, importlib\n"
+        "for name in sys.argv[1:]: importlib.import_module(name + '.cli')\n"
+        "sys.exit(' '.join({'torch', 'lightning', 'rasterio', 'xarray', 'cv2', 'laspy'} & set(sys.modules)))"
+    )
+    ready = [domain for domain in DOMAINS if "cli" in rooms(domain)]
+    done = subprocess.run([sys.executable, "-c", code, *ready], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
+def test_the_import_names_are_ours_alone():
+    owners = packages_distributions()
+    assert {name: set(owners.get(name, [])) for name in PACKAGES} == {name: {"geomix"} for name in PACKAGES}
+
+
+def test_the_top_level_is_fixed():
+    assert {path.parts[0] for path in tracked()} - TOP_LEVEL == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_assert_stands_between_the_user_and_a_message(package):
+    for file in files(package):
+        asserts = [
+            n.lineno for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.Assert)
+        ]
+        assert asserts == [], f"{module(file)}: raise an error that says what is wrong"
+
+
+def test_files_stay_short_enough_to_read():
+    lengths = {
+        str(path): (ROOT / path).read_text("utf-8").count("\n") for path in tracked() if path.suffix == ".py"
+    }
+    assert {path: length for path, length in lengths.items() if length > 450} == {}
+
+
+def test_only_weights_are_large():
+    large = [p for p in tracked() if (ROOT / p).stat().st_size > 300_000 and p.suffix != ".safetensors"]
+    assert large == []
+
+
+def test_tests_mirror_the_packages():
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} - {"__pycache__"}
+    assert folders <= {*PACKAGES}
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
