@@ -1,0 +1,12 @@
+"""`geomix sits VERB`: the words for what the domain can do."""
+
+from cyclopts import App
+
+from sits.cli import demo, info, learn, segment
+
+app = App(name="sits", help="Satellite image time series to georeferenced class maps.")
+app.command(segment.segment)
+app.command(info.info)
+app.command(learn.train)
+app.command(learn.evaluate)
+app.command(demo.demo)

@@ -1,0 +1,20 @@
+"""Maps out: Cloud-Optimised GeoTIFF with names and colours, styles, quicklook and STAC item."""
+
+from sits.outputs.cog import Layer, Sink, new_cog
+from sits.outputs.legend import NODATA, Legend
+from sits.outputs.pam import pam_path, pam_text
+from sits.outputs.qml import qml_path, qml_text
+from sits.outputs.quicklook import write_quicklook
+
+__all__ = [
+    "NODATA",
+    "Layer",
+    "Legend",
+    "Sink",
+    "new_cog",
+    "pam_path",
+    "pam_text",
+    "qml_path",
+    "qml_text",
+    "write_quicklook",
+]

@@ -1,0 +1,194 @@
+"""A model over a scene of any size: blocks with the context they need, so that no seam shows.
+
+A block is read with the halo of the model around it, as far as the scene reaches, and only its own pixels
+are kept. So every block size, and the whole scene at once, give the same scores.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from math import ceil
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from geomix.checkpoint import Card, card_of
+from geomix.errors import InputError, MemoryBudgetError, NonFiniteError
+from geomix.memory import default_budget, format_memory
+from geomix.progress import progress
+from sits.grid import Grid, Window
+from sits.inputs import Inputs, days_of, prepare
+from sits.outputs import NODATA, Legend
+from sits.series import TimeSeries
+
+log = logging.getLogger(__name__)
+
+_LARGEST = 256
+"""Side of the blocks where memory allows; larger ones are no faster."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a model makes of a window."""
+
+    window: Window
+    logits: NDArray[np.float32]
+    """[K, h, w]."""
+    dates: NDArray[np.uint16]
+    """How many dates show each pixel, [h, w]."""
+
+    def codes(self, legend: Legend) -> NDArray[np.uint8]:
+        """The code of the best class [h, w]; 255 where no date shows the pixel."""
+        best = legend.codes[self.logits.argmax(axis=0)]
+        return np.where(self.dates > 0, best, np.uint8(NODATA))
+
+    def probabilities(self) -> NDArray[np.float32]:
+        """Softmax over the classes, [K, h, w]."""
+        shifted = np.exp(self.logits - self.logits.max(axis=0))
+        return np.asarray(shifted / shifted.sum(axis=0), dtype=np.float32)
+
+    def entropy(self) -> NDArray[np.float32]:
+        """How undecided the model is: 0 for one class alone, 1 for all alike, [h, w]."""
+        shares = self.probabilities()
+        bits = -(shares * np.log(np.maximum(shares, np.float32(1e-12)))).sum(axis=0)
+        return np.asarray(bits / np.log(max(len(shares), 2)), dtype=np.float32)
+
+
+class Scorer:
+    """A loaded model with all that its card says about its input."""
+
+    def __init__(self, model: nn.Module, device: torch.device | str = "cpu") -> None:
+        """Take a model from `load_model`.
+
+        Raises:
+            CheckpointError: if it has no card.
+            InputError: if its card lists no classes.
+        """
+        self.model = model.to(device).eval()
+        self.card: Card = card_of(model)
+        self.inputs = Inputs.of_card(self.card.inputs)
+        self.legend = Legend.of(self.card.classes, self.card.name)
+        self.device = torch.device(device)
+        self.unit = int(model.patch)  # type: ignore[arg-type]
+        halo = model.halo
+        self.halo: int | None = None if halo is None else int(halo)  # type: ignore[arg-type]
+
+    def series(self, series: TimeSeries) -> TimeSeries:
+        """The series with the bands of the model, in its order.
+
+        Raises:
+            InputError: if one is missing.
+        """
+        return series.select(self.inputs.bands)
+
+    def days(self, series: TimeSeries, start: date | None = None) -> NDArray[np.int64]:
+        """When each image was taken, as the model counts, [T]."""
+        return days_of(series.dates, self.inputs, start)
+
+    def scores(self, series: TimeSeries, days: NDArray[np.int64], window: Window) -> Scores:
+        """Score a window, which starts at a multiple of `unit`, with its context.
+
+        Raises:
+            NonFiniteError: if a score is NaN or infinite.
+        """
+        grid = series.grid
+        outer = grid.whole if self.halo is None else window.pad(self.halo, grid.shape)
+        values, valid = series.read(outer)
+        logits = self.run(values, valid, days, outer)
+        rows, cols = window.within(outer)
+        part = logits[:, rows, cols]
+        if not np.isfinite(part).all():
+            raise NonFiniteError(
+                f"{series.name}: scores at row {window.row}, column {window.col} are not finite; "
+                f"is model {self.card.name} damaged, or the scale of the input wrong?"
+            )
+        return Scores(window, part, valid[:, rows, cols].sum(axis=0).astype(np.uint16))
+
+    def run(
+        self, values: NDArray[np.float32], valid: NDArray[np.bool_], days: NDArray[np.int64], outer: Window
+    ) -> NDArray[np.float32]:
+        """Logits [K, h, w] of reflectance [T, C, h, w] that lies at `outer` in its scene."""
+        if not valid.any():
+            # Nothing to see: no class is better than another, and the model need not be asked.
+            return np.zeros((len(self.legend.classes), *valid.shape[1:]), dtype=np.float32)
+        normal = prepare(values, valid, self.inputs)
+        with torch.inference_mode():
+            logits = self.model(
+                torch.from_numpy(normal)[None].to(self.device),
+                torch.from_numpy(days).to(self.device),
+                torch.from_numpy(valid)[None].to(self.device),
+                origin=(outer.row, outer.col),
+            )
+        found: NDArray[np.float32] = logits[0].float().cpu().numpy()
+        return found
+
+    def block_size(self, series: TimeSeries, memory: int | None, block: int | None = None) -> int:
+        """The side of the blocks in pixels: as asked, else the largest that fits into memory.
+
+        Raises:
+            InputError: if the asked size is below 1.
+            MemoryBudgetError: if not even the smallest fits.
+        """
+        grid = series.grid
+        side = max(grid.shape)
+        budget = default_budget() if memory is None else memory
+        if self.halo is None:
+            return self._whole(series, budget)
+        if block is not None:
+            if block < 1:
+                raise InputError(f"--block must be at least 1 pixel, got {block}")
+            return ceil(block / self.unit) * self.unit
+        largest = min(ceil(side / self.unit), max(_LARGEST // self.unit, 1)) * self.unit
+        for size in range(largest, 0, -self.unit):
+            if self.bytes_of(series, size + 2 * self.halo) <= budget:
+                return size
+        needed = self.bytes_of(series, self.unit + 2 * self.halo)
+        raise MemoryBudgetError(
+            f"{series.name}: the smallest block with its context needs about {format_memory(needed)}, "
+            f"but {format_memory(budget)} may be used; raise --memory or give fewer dates (--until)"
+        )
+
+    def bytes_of(self, series: TimeSeries, side: int) -> int:
+        """About how many bytes a square of `side` pixels takes while it is scored."""
+        dates, bands = len(series.dates), len(series.bands)
+        rows, columns = min(side, series.grid.height), min(side, series.grid.width)
+        reading = 16 * dates * bands * rows * columns
+        estimate = getattr(self.model, "working_bytes", None)
+        if estimate is not None:
+            return int(estimate(dates, rows, columns)) + reading
+        patch = int(self.card.inputs.get("patch", self.unit))
+        width = int(self.card.model.get("dim", 128))
+        tokens = ceil(rows / patch) * ceil(columns / patch) * (dates + len(self.legend.classes))
+        # Features, two projections twice as wide and the MLP live at once, in float32.
+        return reading + 4 * 12 * width * tokens
+
+    def _whole(self, series: TimeSeries, budget: int) -> int:
+        side = max(series.grid.shape)
+        needed = self.bytes_of(series, side)
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"{series.name}: model {self.card.name} takes the whole scene as its context and so needs "
+                f"about {format_memory(needed)} at once, but {format_memory(budget)} may be used; "
+                "raise --memory, cut the scene, or take a model with a local window"
+            )
+        return ceil(side / self.unit) * self.unit
+
+
+def score_blocks(
+    scorer: Scorer, series: TimeSeries, block: int, start: date | None = None
+) -> Iterator[Scores]:
+    """Score a series block by block, row after row.
+
+    Args:
+        scorer: the model.
+        series: with the bands of the model.
+        block: side of a block, a multiple of the model's unit.
+        start: first day of the season; None for the one the first date belongs to.
+    """
+    days = scorer.days(series, start)
+    grid: Grid = series.grid
+    for window in progress(grid.blocks(block), "Blocks", grid.block_count(block)):
+        yield scorer.scores(series, days, window)

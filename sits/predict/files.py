@@ -1,0 +1,245 @@
+"""From files to map files: one pass over the blocks fills every output that is asked for."""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import rasterio
+from numpy.typing import NDArray
+from PIL import Image
+
+import geomix
+from geomix.checkpoint import find_model, load_model
+from geomix.device import choose_device
+from geomix.errors import InputError, OutputExistsError
+from geomix.files import new_file
+from geomix.memory import parse_memory
+from sits.dates import format_dates
+from sits.io import open_series
+from sits.options import ReadOptions
+from sits.outputs import (
+    NODATA,
+    Layer,
+    Legend,
+    new_cog,
+    pam_path,
+    pam_text,
+    qml_path,
+    qml_text,
+    write_quicklook,
+)
+from sits.outputs.item import item_path, item_text
+from sits.predict.blocks import Scorer, Scores, score_blocks
+from sits.predict.limits import warn_outside
+from sits.series import TimeSeries
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MapPaths:
+    """Where the results of one scene go."""
+
+    map: Path
+    """Class codes, uint8, 255 for nothing; its names and colours go beside it."""
+    proba: Path | None = None
+    """Probability of each class in per cent, uint8, a band a class."""
+    entropy: Path | None = None
+    """How undecided the model is, per cent of the most it could be, uint8."""
+    count: Path | None = None
+    """How many dates show each pixel, uint16."""
+    quicklook: Path | None = None
+    """A picture with a legend."""
+    item: bool = False
+    """Whether a STAC item is written beside the map."""
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every file that will be written."""
+        optional = (self.proba, self.entropy, self.count, self.quicklook)
+        named = [self.map, pam_path(self.map), qml_path(self.map), *(path for path in optional if path)]
+        return (*named, item_path(self.map)) if self.item else tuple(named)
+
+    def check(self, overwrite: bool) -> None:
+        """Refuse at once what would be refused after hours.
+
+        Raises:
+            InputError: if two outputs share a name, or one has a suffix that does not fit.
+            OutputExistsError: if a file exists and may not be replaced.
+        """
+        for path in (self.map, self.proba, self.entropy, self.count):
+            if path is not None and path.suffix.lower() not in (".tif", ".tiff"):
+                raise InputError(f"{path}: maps are GeoTIFFs; name it .tif")
+        if self.quicklook is not None and self.quicklook.suffix.lower() not in Image.registered_extensions():
+            raise InputError(f"{self.quicklook}: is no picture; name it .png")
+        twice = [path for path in self.all if self.all.count(path) > 1]
+        if twice:
+            raise InputError(f"{twice[0]}: is asked for twice; give each output its own name")
+        for path in self.all:
+            if path.exists() and not overwrite:
+                raise OutputExistsError(
+                    f"{path}: exists already; choose another name or allow overwriting (--overwrite)"
+                )
+
+
+def segment_file(
+    inputs: str | Path | Sequence[str | Path],
+    output: str | Path | MapPaths,
+    model: str | Path,
+    *,
+    options: ReadOptions | None = None,
+    device: str = "auto",
+    memory: str | None = None,
+    block: int | None = None,
+    until: date | None = None,
+    season_start: date | None = None,
+    overwrite: bool = False,
+) -> MapPaths:
+    """Turn an image series into a class map on exactly its grid.
+
+    Args:
+        inputs: as for `sits.open_series`.
+        output: the map, or all results that are wanted.
+        model: name of a bundled model or a model file.
+        options: what is to be said about the input.
+        device: `auto`, `cpu` or `cuda`.
+        memory: most memory to use, such as `4GB`; half of what is free if not given.
+        block: side of the blocks in pixels; None for the largest that fit into memory. The map does not
+            depend on it.
+        until: last date that the model may see.
+        season_start: the day from which days count, instead of the one that the first date suggests.
+        overwrite: whether existing files may be replaced.
+
+    Returns:
+        What was written.
+
+    Raises:
+        GeomixError: if the input cannot be read, does not fit the model, or an output exists. Then no
+            output is left behind.
+    """
+    paths = output if isinstance(output, MapPaths) else MapPaths(Path(output))
+    paths.check(overwrite)
+    limit = None if memory is None else parse_memory(memory)
+    file = find_model(model, "sits")
+    scorer = Scorer(load_model(file, domain="sits"), choose_device(device))
+    series = scorer.series(open_series(inputs, options))
+    if until is not None:
+        series = series.between(last=until)
+    warn_outside(scorer.card, scorer.inputs, series)
+    tags = tags_of(scorer, series, file)
+    # GDAL keeps what it read; the rest of the budget is for the blocks.
+    cache = min(256 * 2**20, (limit or 4 * 2**30) // 8)
+    with rasterio.Env(GDAL_CACHEMAX=cache):
+        side = scorer.block_size(series, None if limit is None else limit - cache, block)
+        log.info(
+            "%s: %d dates, %d x %d pixels, blocks of %d",
+            series.name,
+            len(series.dates),
+            *series.grid.shape,
+            side,
+        )
+        write_maps(
+            paths, scorer.legend, series, score_blocks(scorer, series, side, season_start), tags, overwrite
+        )
+    return paths
+
+
+def write_maps(
+    paths: MapPaths,
+    legend: Legend,
+    series: TimeSeries,
+    blocks: Iterable[Scores],
+    tags: Mapping[str, str],
+    overwrite: bool = False,
+) -> None:
+    """Fill all outputs from scored blocks; nothing gets its name before everything is complete."""
+    with ExitStack() as stack:
+        # The map is entered first, so it gets its name last: whoever sees it sees the rest too.
+        sinks = {
+            role: stack.enter_context(new_cog(path, series.grid, layer, overwrite))
+            for role, path, layer in _layers(paths, legend, tags)
+        }
+        for scores in blocks:
+            for role, sink in sinks.items():
+                sink.write(_values(role, scores, legend), scores.window)
+        for sink in sinks.values():
+            sink.finish()
+        for path, content in _side_files(paths, legend, series, tags):
+            stack.enter_context(new_file(path, overwrite)).write_bytes(content)
+        if paths.quicklook is not None:
+            picture = stack.enter_context(new_file(paths.quicklook, overwrite))
+            write_quicklook(sinks["map"].path, picture, legend, _title(series, tags))
+
+
+def tags_of(scorer: Scorer, series: TimeSeries, file: Path | None = None) -> dict[str, str]:
+    """What a map says about its making: model and its hash, classes, dates, offsets, software."""
+    tags = {
+        "TIFFTAG_SOFTWARE": f"geomix {geomix.__version__}",
+        "GEOMIX_MODEL": scorer.card.name,
+        "GEOMIX_CLASSES": scorer.legend.to_json(),
+        "GEOMIX_DATES": format_dates(series.dates),
+        "GEOMIX_OFFSETS": "; ".join(f"{one.date} {one.offset}" for one in series.acquisitions),
+        "GEOMIX_BANDS": " ".join(series.bands),
+        "GEOMIX_INPUT": series.name,
+    }
+    if file is not None:
+        tags["GEOMIX_MODEL_SHA256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return tags | {f"GEOMIX_{key.upper()}": value for key, value in series.notes.items()}
+
+
+def _layers(paths: MapPaths, legend: Legend, tags: Mapping[str, str]) -> Iterator[tuple[str, Path, Layer]]:
+    yield "map", paths.map, Layer("uint8", NODATA, ("class",), tags, legend.colormap, "mode")
+    per_cent = {**tags, "GEOMIX_UNIT": "per cent"}
+    if paths.proba is not None:
+        yield "proba", paths.proba, Layer("uint8", NODATA, legend.names, per_cent, overviews="average")
+    if paths.entropy is not None:
+        yield "entropy", paths.entropy, Layer("uint8", NODATA, ("entropy",), per_cent, overviews="average")
+    if paths.count is not None:
+        yield "count", paths.count, Layer("uint16", None, ("valid dates",), tags)
+
+
+def _values(role: str, scores: Scores, legend: Legend) -> NDArray[np.generic]:
+    if role == "map":
+        return scores.codes(legend)[None]
+    if role == "count":
+        return scores.dates[None]
+    shares = scores.probabilities() if role == "proba" else scores.entropy()[None]
+    return np.where(scores.dates > 0, np.rint(100 * shares), NODATA).astype(np.uint8)
+
+
+def _side_files(
+    paths: MapPaths, legend: Legend, series: TimeSeries, tags: Mapping[str, str]
+) -> Iterator[tuple[Path, bytes]]:
+    yield pam_path(paths.map), pam_text(legend)
+    yield qml_path(paths.map), qml_text(legend)
+    if paths.item:
+        others = {
+            role: path
+            for role, path in (
+                ("proba", paths.proba),
+                ("entropy", paths.entropy),
+                ("count", paths.count),
+                ("quicklook", paths.quicklook),
+            )
+            if path is not None
+        }
+        kept = {
+            key.lower().replace("_", ":", 1): value
+            for key, value in tags.items()
+            if key.startswith("GEOMIX_")
+        }
+        kept.pop("geomix:classes", None)
+        yield (
+            item_path(paths.map),
+            item_text(paths.map, series.grid, legend, series.dates, kept, others).encode(),
+        )
+
+
+def _title(series: TimeSeries, tags: Mapping[str, str]) -> str:
+    first, last = series.dates[0], series.dates[-1]
+    return f"{tags.get('GEOMIX_MODEL', 'map')}, {len(series.dates)} dates {first} to {last}"
