@@ -35,7 +35,8 @@ def color_of(rgb: NDArray[Any], name: str, rgb_max: float | None = None) -> NDAr
     if rgb_max is None and rgb.dtype != np.uint8 and full > 1:
         bits = 8 if full == 255 else 16
         # 8 bits in a wider field break the standard, so that guess is loud; 16 are what it asks for.
-        level = logging.WARNING if bits == 8 else logging.INFO
+        is_odd = bits == 8 and rgb.dtype.kind != "f"
+        level = logging.WARNING if is_odd else logging.INFO
         log.log(
             level,
             "%s: colours up to %g are read as %d-bit (--rgb-max decides otherwise)",
