@@ -14,6 +14,8 @@ Field = NDArray[np.float32]
 
 ANGLES = tuple(range(-14, 15, 2))
 """The slopes that are tried, degrees, positive is down to the right."""
+NEARBY = 2.0 * PITCH
+"""How far around a place its slope is averaged, px."""
 ACROSS = 0.19 * PITCH
 """Width of the blur across the writing, px."""
 ALONG = 0.9 * PITCH
@@ -37,15 +39,15 @@ def ridges(ink: Ink) -> Ridges:
     active contours, ICDAR 2009 (multi-oriented, multi-scale anisotropic Gaussians); here one scale, because the
     ink comes at the scale of its own line distance.
     """
-    padded_size = 8.0 * PITCH
-    # Slopes change slowly: they are sought at half the size.
+    # Slopes change slowly: they are sought at half the size and their energies kept at an eighth.
     half = cv2.resize(ink, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+    coarse = (max(ink.shape[1] // 8, 1), max(ink.shape[0] // 8, 1))
     energies = []
     for angle in ANGLES:
         found = np.maximum(cv2.filter2D(half, -1, _kernel(angle, 0.5), borderType=cv2.BORDER_CONSTANT), 0.0)
-        energies.append(cv2.GaussianBlur(found * found, (0, 0), padded_size / 4, borderType=cv2.BORDER_CONSTANT))
-    energy = np.stack(energies)
-    slope = _peak_slope(energy)
+        small = cv2.resize(found * found, coarse, interpolation=cv2.INTER_AREA)
+        energies.append(cv2.GaussianBlur(small, (0, 0), NEARBY / 8, borderType=cv2.BORDER_CONSTANT))
+    slope = _peak_slope(np.stack(energies))
     slope = cv2.resize(slope, (ink.shape[1], ink.shape[0]), interpolation=cv2.INTER_LINEAR)
     return Ridges(_along_slope(ink, slope), slope)
 
@@ -58,7 +60,7 @@ def _peak_slope(energy: NDArray[np.float32]) -> Field:
     shift = np.where(curve < 0, 0.5 * (left - right) / np.where(curve < 0, curve, 1.0), 0.0)
     angle = ANGLES[0] + (best + np.clip(shift, -1, 1)) * (ANGLES[1] - ANGLES[0])
     weight = middle + 1e-6 * float(middle.max()) + 1e-9
-    size = 4.0 * PITCH
+    size = 2.0 * NEARBY / 8
     blurred = cv2.GaussianBlur((angle * weight).astype(np.float32), (0, 0), size)
     blurred /= cv2.GaussianBlur(weight.astype(np.float32), (0, 0), size)
     return np.tan(np.deg2rad(blurred)).astype(np.float32)
