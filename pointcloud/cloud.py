@@ -83,6 +83,12 @@ class Cloud:
         """The same cloud with these fields added or replaced."""
         return replace(self, fields={**self.fields, **fields})
 
+    def take(self, points: NDArray[Any]) -> Self:
+        """The cloud of some points, by a mask [N] or by their numbers; it cannot be written as its file."""
+        source = self.source and Source(self.source.path, self.source.format)
+        fields = {name: values[points] for name, values in self.fields.items()}
+        return replace(self, coord=self.coord[points], fields=fields, source=source)
+
     def measured(self) -> NDArray[np.bool_]:
         """Which points are measurements, bool [N].
 

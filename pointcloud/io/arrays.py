@@ -12,7 +12,7 @@ from geomix.errors import FormatError, UnsupportedError
 from pointcloud.cloud import Cloud, Source
 from pointcloud.io.columns import class_column, class_values, flat_columns, interpret
 from pointcloud.io.options import ReadOptions, WriteOptions
-from pointcloud.io.units import units_of
+from pointcloud.io.units import in_metres
 
 _LAYOUTS = {
     3: ("x", "y", "z"),
@@ -34,13 +34,12 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     arrays = _load(path)
     columns = _columns(path, arrays)
     table = interpret(columns, str(path), options)
-    units = units_of(str(path), options.unit)
-    coord = units.to_metres(table.coord)
+    metres = in_metres(table.coord, str(path), options.unit)
     return Cloud(
-        coord=coord,
+        coord=metres.coord,
         fields=table.fields,
-        unit=units.name,
-        source=Source(path, "arrays", arrays, None if coord is table.coord else table.coord),
+        unit=metres.unit,
+        source=Source(path, "arrays", arrays, metres.numbers),
     )
 
 

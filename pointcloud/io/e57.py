@@ -17,7 +17,7 @@ from geomix.errors import FormatError
 from pointcloud.cloud import Cloud, Source
 from pointcloud.io.columns import interpret
 from pointcloud.io.options import ReadOptions
-from pointcloud.io.units import units_of
+from pointcloud.io.units import in_metres
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +53,13 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     with open_e57(path) as file:
         scans = [_read_scan(path, file, index) for index in range(file.scan_count)]
     table = interpret(_union(path, scans), str(path), options)
-    units = units_of(str(path), options.unit)
-    coord = units.to_metres(table.coord)
+    metres = in_metres(table.coord, str(path), options.unit)
     payload = E57Payload(tuple(len(scan["cartesianX"]) for scan in scans))
     return Cloud(
-        coord=coord,
+        coord=metres.coord,
         fields=table.fields,
-        unit=units.name,
-        source=Source(path, "e57", payload, None if coord is table.coord else table.coord),
+        unit=metres.unit,
+        source=Source(path, "e57", payload, metres.numbers),
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from geomix.errors import FormatError, MissingFileError, UnsupportedError
 from pointcloud.cloud import Cloud, Source
 from pointcloud.io.options import ReadOptions, WriteOptions
-from pointcloud.io.units import units_of
+from pointcloud.io.units import in_metres
 from pointcloud.io.values import class_ids, color_of, intensity_of
 
 log = logging.getLogger(__name__)
@@ -42,14 +42,12 @@ def read(path: Path, options: ReadOptions) -> Cloud:
             f"{path}: {values.size} float32 numbers are no table of {columns} columns; give --columns"
         )
     table = values.reshape(-1, columns)
-    coord = table[:, :3].astype(np.float64)
-    units = units_of(str(path), options.unit)
-    metres = units.to_metres(coord)
+    metres = in_metres(table[:, :3].astype(np.float64), str(path), options.unit)
     return Cloud(
-        coord=metres,
+        coord=metres.coord,
         fields=_fields(path, table, options),
-        unit=units.name,
-        source=Source(path, "floats", columns, None if metres is coord else coord),
+        unit=metres.unit,
+        source=Source(path, "floats", columns, metres.numbers),
     )
 
 

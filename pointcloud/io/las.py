@@ -21,7 +21,7 @@ from pointcloud.io.copc import Chunks
 from pointcloud.io.las_layout import Layout, read_layout
 from pointcloud.io.laz_check import check_chunks
 from pointcloud.io.options import ReadOptions
-from pointcloud.io.units import units_of
+from pointcloud.io.units import in_metres
 from pointcloud.io.values import color_of, intensity_of
 
 log = logging.getLogger(__name__)
@@ -52,18 +52,15 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     layout = read_layout(path)
     chunks, data = _decode(path, layout)
     crs = _crs(path, data)
-    units = units_of(str(path), options.unit, crs, _geokeys(layout))
-    if units.is_degree and crs is None and options.unit == "auto":
-        log.warning("%s: the reference system is geographic but cannot be named", path)
     numbers = np.ascontiguousarray(data.xyz, dtype=np.float64)
-    coord = units.to_metres(numbers)
+    metres = in_metres(numbers, str(path), options.unit, crs, _geokeys(layout))
     payload = LasPayload(layout, data, chunks)
     return Cloud(
-        coord=coord,
+        coord=metres.coord,
         fields=_fields(path, data, options),
         crs=crs.to_wkt() if crs is not None else None,
-        unit=units.name,
-        source=Source(path, "las", payload, None if coord is numbers else numbers),
+        unit=metres.unit,
+        source=Source(path, "las", payload, metres.numbers),
     )
 
 

@@ -14,7 +14,7 @@ from geomix.errors import FormatError
 from pointcloud.cloud import Cloud, Source
 from pointcloud.io.columns import class_values, flat_columns, interpret
 from pointcloud.io.options import ReadOptions, WriteOptions
-from pointcloud.io.units import units_of
+from pointcloud.io.units import in_metres
 
 _PADDING = "#$%&~~"
 """How pypcd4 starts the names of bytes that hold nothing."""
@@ -50,14 +50,13 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         )
     columns = {name: rows[name] for name in rows.dtype.names or () if not name.startswith(_PADDING)}
     table = interpret(columns, str(path), options)
-    units = units_of(str(path), options.unit)
-    coord = units.to_metres(table.coord)
+    metres = in_metres(table.coord, str(path), options.unit)
     payload = PcdPayload(metadata, rows, table.class_column)
     return Cloud(
-        coord=coord,
+        coord=metres.coord,
         fields=table.fields,
-        unit=units.name,
-        source=Source(path, "pcd", payload, None if coord is table.coord else table.coord),
+        unit=metres.unit,
+        source=Source(path, "pcd", payload, metres.numbers),
     )
 
 

@@ -14,7 +14,7 @@ from geomix.errors import FormatError
 from pointcloud.cloud import Cloud, Source
 from pointcloud.io.columns import class_values, flat_columns, interpret
 from pointcloud.io.options import ReadOptions, WriteOptions
-from pointcloud.io.units import units_of
+from pointcloud.io.units import in_metres
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +47,12 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     vertex.data = rows
     columns = {p.name: rows[p.name] for p in vertex.properties if isinstance(rows.dtype[p.name], np.dtype)}
     table = interpret({n: c for n, c in columns.items() if c.dtype != object}, str(path), options)
-    units = units_of(str(path), options.unit)
-    coord = units.to_metres(table.coord)
+    metres = in_metres(table.coord, str(path), options.unit)
     return Cloud(
-        coord=coord,
+        coord=metres.coord,
         fields=table.fields,
-        unit=units.name,
-        source=Source(
-            path, "ply", PlyPayload(data, table.class_column), None if coord is table.coord else table.coord
-        ),
+        unit=metres.unit,
+        source=Source(path, "ply", PlyPayload(data, table.class_column), metres.numbers),
     )
 
 

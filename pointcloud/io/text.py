@@ -16,7 +16,7 @@ from geomix.errors import FormatError
 from pointcloud.cloud import Cloud, Source
 from pointcloud.io.columns import class_values, flat_columns, interpret, is_known
 from pointcloud.io.options import ReadOptions, WriteOptions
-from pointcloud.io.units import units_of
+from pointcloud.io.units import in_metres
 
 log = logging.getLogger(__name__)
 
@@ -60,15 +60,14 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     values = _numbers(path, lines, rows, separator)
     names = _names(path, lines, header, separator, values)
     table = interpret({name: values[:, n] for n, name in enumerate(names)}, str(path), options)
-    units = units_of(str(path), options.unit)
-    coord = units.to_metres(table.coord)
+    metres = in_metres(table.coord, str(path), options.unit)
     column = names.index(table.class_column) if table.class_column else None
     payload = TextPayload(lines, rows, header, separator, column, newline)
     return Cloud(
-        coord=coord,
+        coord=metres.coord,
         fields=table.fields,
-        unit=units.name,
-        source=Source(path, "text", payload, None if coord is table.coord else table.coord),
+        unit=metres.unit,
+        source=Source(path, "text", payload, metres.numbers),
     )
 
 

@@ -3,7 +3,7 @@
 import logging
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,54 @@ US_FOOT = 1200 / 3937
 
 _NAMED = {"metre": 1.0, "meter": 1.0, "m": 1.0, "foot": FOOT, "feet": FOOT, "ft": FOOT, "us-foot": US_FOOT}
 _GEOKEY_UNITS = {9001: 1.0, 9002: FOOT, 9003: US_FOOT}
+
+
+class Metres(NamedTuple):
+    """Coordinates as a cloud holds them."""
+
+    coord: NDArray[np.float64]
+    """Metres, or degrees and metres of height, [N, 3]."""
+    unit: str
+    """`metre` or `degree`."""
+    numbers: NDArray[np.float64] | None
+    """What the file says, [N, 3], where that is not the same."""
+
+
+def in_metres(
+    numbers: NDArray[np.float64], name: str, unit: str = "auto", crs: Any = None, geokeys: bytes | None = None
+) -> Metres:
+    """Turn the coordinates of a file into metres.
+
+    Args:
+        numbers: float64, [N, 3], as the file gives them.
+        name: the file, for messages.
+        unit: what the caller says, or `auto`.
+        crs: a `pyproj.CRS` of the file, if it names one that can be read.
+        geokeys: data of a GeoTIFF key directory, which is asked where `crs` is missing.
+
+    Raises:
+        InputError: if `unit` is no unit.
+    """
+    units = units_of(name, unit, crs, geokeys)
+    if unit == "auto" and crs is None and not units.is_degree and _looks_like_degrees(numbers):
+        log.warning(
+            "%s: x and y look like longitude and latitude in degrees; --unit metre says otherwise", name
+        )
+        return Metres(numbers, "degree", None)
+    coord = units.to_metres(numbers)
+    return Metres(coord, units.name, None if coord is numbers else numbers)
+
+
+def _looks_like_degrees(numbers: NDArray[np.float64]) -> bool:
+    """Whether a cloud is far higher than wide, at a place that a longitude and latitude can name."""
+    known = numbers[np.isfinite(numbers).all(axis=1)]
+    if len(known) < 10:
+        return False
+    low, high = known.min(axis=0), known.max(axis=0)
+    if max(abs(low[0]), abs(high[0])) > 180 or max(abs(low[1]), abs(high[1])) > 90:
+        return False
+    wide = max(high[:2] - low[:2])
+    return bool(wide > 0 and high[2] - low[2] > 100 * wide and (abs(low[:2]) > 1).any())
 
 
 @dataclass(frozen=True)
