@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -44,7 +45,9 @@ class Crop:
 
     def boxes_to_page(self, boxes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Boxes in the crop (x0, y0, x1, y1) as the boxes around them in the page, [n, 4]."""
-        corners = np.stack([self.to_page(boxes[:, pair]) for pair in ([0, 1], [2, 1], [2, 3], [0, 3])], axis=1)
+        corners = np.stack(
+            [self.to_page(boxes[:, pair]) for pair in ([0, 1], [2, 1], [2, 3], [0, 3])], axis=1
+        )
         return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
 
 
@@ -81,16 +84,20 @@ def cut(image: Grey, line: Line, height: int) -> Crop:
     bend = _bend(base, start, length, bottom - top)
     rows = max(round(bottom - top), 1)
     if length < 2 or rows < 2 or length > _MAX_SIDE or rows > _MAX_SIDE:
-        raise InputError(f"line {line.id}: covers {length} x {rows} pixels along its baseline, which is no line")
+        raise InputError(
+            f"line {line.id}: covers {length} x {rows} pixels along its baseline, which is no line"
+        )
     origin = baseline[0] + start * along + top * down
     if not _touches(line.polygon, image):
-        raise InputError(f"line {line.id}: lies outside the image of {image.shape[1]} x {image.shape[0]} pixels")
+        raise InputError(
+            f"line {line.id}: lies outside the image of {image.shape[1]} x {image.shape[0]} pixels"
+        )
     strip, inside = _straighten(image, line.polygon, origin, along, bend, (rows, length))
     scale = height / rows
     size = (max(round(length * scale), 1), height)
     method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-    small = cv2.resize(strip, size, interpolation=method)
-    mask = cv2.resize(inside, size, interpolation=method)
+    small = np.asarray(cv2.resize(strip, size, interpolation=method), np.uint8)
+    mask = np.asarray(cv2.resize(inside, size, interpolation=method), np.uint8)
     return Crop(_fill_outside(small, mask), scale, origin, along, bend)
 
 
@@ -110,7 +117,7 @@ def orient(baseline: Points, polygon: Points) -> Points:
 
 
 def holds_several_lines(pixels: Grey) -> bool:
-    """Whether a crop is a whole page or paragraph rather than one line: too high, and with rows of its own."""
+    """Whether a crop is a page or a paragraph rather than one line: too high, and with rows of its own."""
     height, width = pixels.shape
     if height * 8 < width:
         return False
@@ -138,7 +145,9 @@ def _with_both(line: Line) -> Line:
 def _direction(baseline: Points) -> Points:
     """Unit vector along a polyline: its longest axis, from its first to its last point, [2]."""
     centred = baseline - baseline.mean(axis=0)
-    axis = np.linalg.svd(centred, full_matrices=False)[2][0] if len(baseline) > 2 else baseline[-1] - baseline[0]
+    axis = (
+        np.linalg.svd(centred, full_matrices=False)[2][0] if len(baseline) > 2 else baseline[-1] - baseline[0]
+    )
     axis = axis / np.linalg.norm(axis)
     return np.asarray(axis if axis @ (baseline[-1] - baseline[0]) >= 0 else -axis)
 
@@ -174,7 +183,7 @@ def _straighten(
     bend: NDArray[np.float64],
     size: tuple[int, int],
 ) -> tuple[Grey, Grey]:
-    """The strip at page scale and the part of it inside the polygon (0 or 255), both of `size` (rows, columns)."""
+    """The strip at page scale and its part inside the polygon (0 or 255), both of `size` (rows, columns)."""
     rows, columns = size
     down = np.array([-along[1], along[0]])
     u = np.arange(columns)
@@ -189,7 +198,7 @@ def _straighten(
     cv2.fillPoly(mask, [np.rint(polygon - [x0, y0]).astype(np.int32)], 255)
     strip = cv2.remap(part, x - x0, y - y0, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     inside = cv2.remap(mask, x - x0, y - y0, cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT, borderValue=0)
-    return strip, inside
+    return np.asarray(strip, np.uint8), np.asarray(inside, np.uint8)
 
 
 def _fill_outside(strip: Grey, mask: Grey) -> Grey:
@@ -205,10 +214,12 @@ def _fill_outside(strip: Grey, mask: Grey) -> Grey:
     blocks = max(width // (2 * height), 1)
     edges = np.linspace(0, width, blocks + 1).astype(int)
     levels = []
-    for left, right in zip(edges[:-1], edges[1:], strict=True):
+    for left, right in pairwise(edges):
         # Ink covers far less than a third of a line, so this percentile is paper.
         part = strip[:, left:right][inside[:, left:right]]
-        levels.append(float(np.percentile(part, 70)) if len(part) else float(np.percentile(strip[inside], 70)))
+        levels.append(
+            float(np.percentile(part, 70)) if len(part) else float(np.percentile(strip[inside], 70))
+        )
     paper = np.interp(np.arange(width), (edges[:-1] + edges[1:]) / 2, levels)
     weight = mask.astype(np.float64) / 255.0
     return np.rint(strip * weight + paper[None, :] * (1.0 - weight)).astype(np.uint8)

@@ -17,7 +17,7 @@ SHORTEST = 7.0 * PITCH
 
 
 def gutters(ink: Ink, slope: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """The middle of each lane that is empty from top to bottom over many lines with writing on both sides, [h, w].
+    """The middle of each lane that is empty over many lines and has writing on both sides, [h, w].
 
     Args:
         ink: at the scale of `PITCH`.

@@ -1,4 +1,4 @@
-"""From grey pixels to ink: paper levelled, polarity found, ruling and frames removed, size of writing estimated."""
+"""From grey pixels to ink: paper levelled, ruling and frames removed, polarity and size of writing found."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ def writing(grey: Grey) -> Ink:
 def without_pictures(ink: Ink, pitch: float) -> Ink:
     """The ink without seals, stamps and drawings: connected parts that are high, wide and dense."""
     _, labels, stats, _ = cv2.connectedComponentsWithStats((ink > 0.35).astype(np.uint8), connectivity=8)
-    width, height, area = stats[:, cv2.CC_STAT_WIDTH], stats[:, cv2.CC_STAT_HEIGHT], stats[:, cv2.CC_STAT_AREA]
+    width, height, area = (
+        stats[:, cv2.CC_STAT_WIDTH],
+        stats[:, cv2.CC_STAT_HEIGHT],
+        stats[:, cv2.CC_STAT_AREA],
+    )
     picture = (height > 2.0 * pitch) & (width > 1.2 * pitch) & (area > 0.33 * width * height)
     picture[0] = False
     return np.where(picture[labels], np.float32(0.0), ink).astype(np.float32)
@@ -65,8 +69,8 @@ def without_pictures(ink: Ink, pitch: float) -> Ink:
 def is_light_on_dark(grey: Grey) -> bool:
     """Whether the writing is lighter than what it stands on, as on a photographic negative.
 
-    Strokes are thin: what differs from the median of its neighbourhood is a stroke, and the side on which most
-    of them lie is that of the ink.
+    Strokes are thin: what differs from the median of its neighbourhood is a stroke, and the side on which
+    most of them lie is that of the ink.
     """
     small = resized(grey, min(1200.0 / max(grey.shape), 1.0))
     size = max(min(31, (min(small.shape) - 1) // 2 * 2 + 1), 3)
@@ -96,7 +100,9 @@ def resized(grey: Grey, scale: float) -> Grey:
     size = (max(round(grey.shape[1] * scale), 1), max(round(grey.shape[0] * scale), 1))
     if size == (grey.shape[1], grey.shape[0]):
         return grey
-    return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR), np.uint8)
+    return np.asarray(
+        cv2.resize(grey, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR), np.uint8
+    )
 
 
 def darkness(grey: Grey) -> Ink:
@@ -139,26 +145,28 @@ def _threshold(relative: NDArray[np.float32]) -> float:
 
 
 def without_rules(ink: Ink, pitch: float) -> Ink:
-    """The ink without ruled lines, table borders and edges of the sheet: all that is long, straight and thin."""
+    """The ink without ruled lines, borders of tables and edges of the sheet: what is long, straight and thin."""
     solid = (ink > 0.35).astype(np.uint8)
     rules = _level_rules(solid, pitch) | _level_rules(np.ascontiguousarray(solid.T), pitch).T
-    return np.where(rules > 0, np.float32(0.0), ink).astype(np.float32)
+    return np.where(rules, np.float32(0.0), ink).astype(np.float32)
 
 
-def _level_rules(solid: NDArray[np.uint8], pitch: float) -> NDArray[np.uint8]:
-    """Pixels of rules that run along x, 0 or 1."""
+def _level_rules(solid: NDArray[np.uint8], pitch: float) -> NDArray[np.bool_]:
+    """Pixels of rules that run along x."""
     # Letters on the rule are high there: only what is as thin as a rule goes.
-    thin = solid & (1 - cv2.morphologyEx(solid, cv2.MORPH_OPEN, np.ones((6, 1), np.uint8)))
+    tall = np.asarray(cv2.morphologyEx(solid, cv2.MORPH_OPEN, np.ones((6, 1), np.uint8)))
+    thin = (solid > 0) & (tall == 0)
     # Ruling that is not quite level leaves a row after some length; thickened it still overlaps itself.
     thick = cv2.dilate(solid, np.ones((3, 1), np.uint8))
-    long = cv2.morphologyEx(thick, cv2.MORPH_OPEN, np.ones((1, round(3.0 * pitch)), np.uint8))
+    long = np.asarray(cv2.morphologyEx(thick, cv2.MORPH_OPEN, np.ones((1, round(3.0 * pitch)), np.uint8)))
     # A faint rule is a row of dashes: more of its row than letters ever fill, for longer than a word.
-    share = cv2.blur(cv2.dilate(thin, np.ones((3, 1), np.uint8)).astype(np.float32), (round(7.0 * pitch), 1))
-    return np.asarray(thin & (long | (share > 0.6)))
+    rows = cv2.dilate(thin.astype(np.uint8), np.ones((3, 1), np.uint8)).astype(np.float32)
+    share = np.asarray(cv2.blur(rows, (round(7.0 * pitch), 1)))
+    return thin & ((long > 0) | (share > 0.6))
 
 
 def without_frame(ink: Ink) -> Ink:
-    """The ink without what reaches the edge of the image and is larger than writing: binding, table, shadow."""
+    """The ink without what reaches the edge of the image and is larger than writing: binding, shadow."""
     labels_of = (ink > 0.35).astype(np.uint8)
     _, labels, stats, _ = cv2.connectedComponentsWithStats(labels_of, connectivity=8)
     height, width = ink.shape
@@ -174,8 +182,8 @@ def without_frame(ink: Ink) -> Ink:
 def line_pitch(ink: Ink) -> float | None:
     """The usual distance from line to line, px; None where there is no ink that could be writing.
 
-    From the autocorrelation of the ink down narrow columns, in which slanting lines stay apart; for pages with
-    too few lines, from the height of connected ink.
+    From the autocorrelation of the ink down narrow columns, in which slanting lines stay apart; for pages
+    with too few lines, from the height of connected ink.
     """
     typical = _writing_height(ink)
     if typical is None:
@@ -201,7 +209,11 @@ def line_pitch(ink: Ink) -> float | None:
 def _writing_height(ink: Ink) -> float | None:
     """The height of the connected part, letter or word, in which the median pixel of the ink lies, px."""
     _, _, stats, _ = cv2.connectedComponentsWithStats((ink > 0.5).astype(np.uint8), connectivity=8)
-    width, height, area = stats[1:, cv2.CC_STAT_WIDTH], stats[1:, cv2.CC_STAT_HEIGHT], stats[1:, cv2.CC_STAT_AREA]
+    width, height, area = (
+        stats[1:, cv2.CC_STAT_WIDTH],
+        stats[1:, cv2.CC_STAT_HEIGHT],
+        stats[1:, cv2.CC_STAT_AREA],
+    )
     kept = (height >= 5) & (width >= 3) & (area >= 12)
     kept &= (height < ink.shape[0] / 5) & (area < 0.7 * width * height + 40)
     if np.count_nonzero(kept) < 3:

@@ -17,7 +17,7 @@ _WHOLE_COLUMN = 2
 
 @dataclass(frozen=True, eq=False)
 class _Boxes:
-    """Lines as level boxes: x0, y0, x1, y1 and the height of the baseline, with the slant of the page removed."""
+    """Lines as level boxes x0, y0, x1, y1 and heights of baselines, with the slant of the page removed."""
 
     sides: NDArray[np.float64]
     """[n, 4]."""
@@ -29,7 +29,9 @@ class _Boxes:
         return _Boxes(self.sides[chosen], self.level[chosen], self.pitch)
 
 
-def reading_order(lines: Sequence[Line], direction: Direction | None = None) -> tuple[list[Line], list[Region]]:
+def reading_order(
+    lines: Sequence[Line], direction: Direction | None = None
+) -> tuple[list[Line], list[Region]]:
     """Sort lines as they are read and put each column into a region of its own.
 
     The page is cut along the widest lane that no line crosses, left before right (right before left for

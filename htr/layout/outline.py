@@ -54,8 +54,8 @@ def outline(ink: Ink, curves: list[Curve], gap: float) -> list[Outlined]:
 def assign(ink: Ink, curves: list[Curve]) -> NDArray[np.int32]:
     """The number of the curve that each inked pixel belongs to, -1 for none, [h, w].
 
-    Connected ink goes as a whole to the curve whose core most of it lies in, so that loops above and below stay
-    with their letters; what reaches over several lines is cut in the middle between them.
+    Connected ink goes as a whole to the curve whose core most of it lies in, so that loops above and below
+    stay with their letters; what reaches over several lines is cut in the middle between them.
     """
     height, width = ink.shape
     nearest, distance = _nearest(curves, (height, width))
@@ -67,7 +67,7 @@ def assign(ink: Ink, curves: list[Curve]) -> NDArray[np.int32]:
     core = np.exp(-0.5 * (distance[rows, columns] / (0.22 * PITCH)) ** 2) * ink[rows, columns]
     votes = np.zeros((count, len(curves)), np.float32)
     known = near >= 0
-    np.add.at(votes, (label[known], near[known]), core[known])
+    np.add.at(votes, (label[known].astype(np.int64), near[known].astype(np.int64)), core[known])
     total = votes.sum(axis=1)
     best = votes.argmax(axis=1)
     share = votes[np.arange(count), best] / np.maximum(total, 1e-9)
@@ -222,7 +222,9 @@ def _edges(
     return top, bottom
 
 
-def _polygon(x0: int, level: NDArray[np.float64], top: NDArray[np.float64], bottom: NDArray[np.float64]) -> Points:
+def _polygon(
+    x0: int, level: NDArray[np.float64], top: NDArray[np.float64], bottom: NDArray[np.float64]
+) -> Points:
     """The outline around the ink with a margin, simplified, [m, 2]."""
     margin = 0.1 * PITCH
     width, windows = len(level), len(top)

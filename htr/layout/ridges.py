@@ -36,8 +36,8 @@ def ridges(ink: Ink) -> Ridges:
     """Second derivative of the ink across the writing, blurred along it, in the slope that fits best nearby.
 
     Source: after Bukhari, Shafait and Breuel, Script-independent handwritten textlines segmentation using
-    active contours, ICDAR 2009 (multi-oriented, multi-scale anisotropic Gaussians); here one scale, because the
-    ink comes at the scale of its own line distance.
+    active contours, ICDAR 2009 (multi-oriented, multi-scale anisotropic Gaussians); here one scale, because
+    the ink comes at the scale of its own line distance.
     """
     # Slopes change slowly: they are sought at half the size and their energies kept at an eighth.
     half = cv2.resize(ink, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
@@ -48,12 +48,13 @@ def ridges(ink: Ink) -> Ridges:
         small = cv2.resize(found * found, coarse, interpolation=cv2.INTER_AREA)
         energies.append(cv2.GaussianBlur(small, (0, 0), NEARBY / 8, borderType=cv2.BORDER_CONSTANT))
     slope = _peak_slope(np.stack(energies))
-    slope = cv2.resize(slope, (ink.shape[1], ink.shape[0]), interpolation=cv2.INTER_LINEAR)
+    size = (ink.shape[1], ink.shape[0])
+    slope = np.asarray(cv2.resize(slope, size, interpolation=cv2.INTER_LINEAR), np.float32)
     return Ridges(_along_slope(ink, slope), slope)
 
 
 def _peak_slope(energy: NDArray[np.float32]) -> Field:
-    """The slope of the largest energy, between the tried ones by a parabola, smoothed by how sure it is, [h, w]."""
+    """The slope of the largest energy, refined by a parabola, smoothed by how sure it is, [h, w]."""
     best = np.clip(energy.argmax(axis=0), 1, len(ANGLES) - 2)
     left, middle, right = (np.take_along_axis(energy, (best + d)[None], axis=0)[0] for d in (-1, 0, 1))
     curve = left - 2 * middle + right
@@ -63,7 +64,7 @@ def _peak_slope(energy: NDArray[np.float32]) -> Field:
     size = 2.0 * NEARBY / 8
     blurred = cv2.GaussianBlur((angle * weight).astype(np.float32), (0, 0), size)
     blurred /= cv2.GaussianBlur(weight.astype(np.float32), (0, 0), size)
-    return np.tan(np.deg2rad(blurred)).astype(np.float32)
+    return np.asarray(np.tan(np.deg2rad(blurred)), np.float32)
 
 
 def _along_slope(ink: Ink, slope: Field) -> Field:
@@ -78,7 +79,7 @@ def _along_slope(ink: Ink, slope: Field) -> Field:
 
 
 def _kernel(angle: float, scale: float) -> NDArray[np.float32]:
-    """Minus the second derivative across a line at `angle`, so that a band of ink of usual density gives 1."""
+    """Minus the second derivative across a line at `angle`; a band of ink of usual density gives 1."""
     across, along = ACROSS * scale, ALONG * scale
     reach = int(np.ceil(2.5 * along))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].astype(np.float64)
@@ -88,4 +89,4 @@ def _kernel(angle: float, scale: float) -> NDArray[np.float32]:
     kernel = (1.0 - (v / across) ** 2) * bell
     kernel -= kernel.mean()
     # Writing covers about a quarter of its band.
-    return (kernel / (0.25 * kernel[kernel > 0].sum())).astype(np.float32)
+    return np.asarray(kernel / (0.25 * kernel[kernel > 0].sum()), np.float32)

@@ -37,7 +37,7 @@ class Match:
 
 
 def match_lines(found: Sequence[Line], true: Sequence[Line], threshold: float = 0.4) -> Match:
-    """Pair lines one to one, best first, where their boxes overlap by `threshold` (intersection over union)."""
+    """Pair lines one to one, best first, where their boxes overlap by `threshold` (IoU)."""
     pairs = []
     for i, a in enumerate(found):
         for j, b in enumerate(true):

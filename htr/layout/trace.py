@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from htr.layout.ink import PITCH, Ink
+from htr.layout.ink import PITCH
 from htr.layout.ridges import Ridges
 
 LOW, HIGH = 0.09, 0.20
@@ -59,7 +60,7 @@ def trace(ridges: Ridges, walls: NDArray[np.bool_]) -> list[Curve]:
     order = np.argsort(owners, kind="stable")
     starts = np.searchsorted(owners[order], np.arange(1, count + 1))
     curves = []
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in pairwise(starts):
         part = order[first:last]
         curve = _curve(rows[part], columns[part], ridges.response)
         if curve is not None:
@@ -126,13 +127,15 @@ def _runs_along(curve: Curve, longer: Curve) -> bool:
 
 
 def _peaks(ridges: Ridges) -> NDArray[np.uint8]:
-    """Rows where the response is highest in its column, joined to runs that are high enough somewhere, 0 or 1."""
+    """Rows where the response is highest in its column and high enough for a line to go on, 0 or 1."""
     response = ridges.response
     above, below = np.roll(response, 1, axis=0), np.roll(response, -1, axis=0)
     return ((response > LOW) & (response >= above) & (response > below)).astype(np.uint8)
 
 
-def _curve(rows: NDArray[np.int64], columns: NDArray[np.int64], response: NDArray[np.float32]) -> Curve | None:
+def _curve(
+    rows: NDArray[np.int64], columns: NDArray[np.int64], response: NDArray[np.float32]
+) -> Curve | None:
     start, end = int(columns.min()), int(columns.max()) + 1
     if end - start < SHORTEST or float(np.percentile(response[rows, columns], 75)) < HIGH:
         return None
