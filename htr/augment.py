@@ -18,8 +18,8 @@ def warp(image: Image, width: int, rng: np.random.Generator, strength: float = 1
         image: uint8 [height, old width], paper is 0.
         width: the new width, px. The text is stretched to it.
         rng: where the random numbers come from.
-        strength: 0 resizes only; 1 shears up to 0.45 (about 24 degrees), turns up to about 1 degree, scales the
-            height by up to 12 % and shifts up to 4 % of the height.
+        strength: 0 resizes only; 1 shears up to 0.45 (about 24 degrees), turns up to about 1 degree, scales
+            the height by up to 12 % and shifts up to 4 % of the height.
     """
     height, old_width = image.shape
     shear = rng.uniform(-0.45, 0.45) * strength

@@ -31,6 +31,14 @@ class Batch:
         """The same batch on a device."""
         return Batch(self.images.to(device), self.widths.to(device), self.labels, self.names, self.texts)
 
+    def split(self, parts: int) -> "list[Batch]":
+        """Deal the lines out into at most `parts` batches."""
+        deals = [slice(first, None, parts) for first in range(min(parts, len(self.labels)))]
+        return [
+            Batch(self.images[deal], self.widths[deal], self.labels[deal], self.names[deal], self.texts[deal])
+            for deal in deals
+        ]
+
 
 def pad(images: Sequence[Image]) -> tuple[Tensor, Tensor]:
     """Put images of one height side by side, each at the left of its row.
@@ -75,8 +83,8 @@ def collate(samples: Sequence[Sample], charset: Charset) -> Batch:
 class TrainingLines:
     """Epochs of augmented batches in which all lines have the same width.
 
-    Each line draws a stretch; lines are sorted by the stretched width and cut into batches; the last few pixels
-    are settled by stretching to the width of the batch. So no column is padding and nothing needs a mask.
+    Each line draws a stretch; lines are sorted by the stretched width and cut into batches; the last few
+    pixels are settled by stretching to the width of the batch. No column is padding, nothing needs a mask.
 
     Args:
         samples: lines at the model's height, ink high.
@@ -114,7 +122,9 @@ class TrainingLines:
         """Draw the batches of an epoch: the width in px and the lines of each."""
         shares = np.array([self.weights.get(sample.source, 1.0) for sample in self.samples])
         drawn = np.flatnonzero(rng.random(len(shares)) < shares % 1 + (shares % 1 == 0) * (shares > 0))
-        chosen = np.concatenate([drawn, *(np.flatnonzero(shares >= k) for k in range(2, int(shares.max()) + 1))])
+        chosen = np.concatenate(
+            [drawn, *(np.flatnonzero(shares >= k) for k in range(2, int(shares.max()) + 1))]
+        )
         limit = np.log(self.stretch) if self.changes else 0.0
         factors = np.exp(rng.uniform(-limit, limit, len(chosen)))
         widths = np.array([self.samples[line].image.shape[1] for line in chosen]) * factors

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -28,9 +29,9 @@ class Symbol:
     """The highest probability in its run, 0 to 1."""
 
 
-def tokens_needed(label: Sequence[int]) -> int:
+def tokens_needed(label: Sequence[int] | str) -> int:
     """How many tokens a label needs: one a character and a blank between doubled ones."""
-    return len(label) + sum(left == right for left, right in zip(label, label[1:], strict=False))
+    return len(label) + sum(left == right for left, right in pairwise(label))
 
 
 def loss(logits: Tensor, counts: Tensor, labels: Sequence[Sequence[int]]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Line images with their texts: reading them, and the one preprocessing that training and prediction share."""
+"""Line images with their texts: reading them, and the one preprocessing of training and prediction."""
 
 import csv
 import io
@@ -58,7 +58,7 @@ class Sample:
 def shrink(line_image: Image, inputs: Inputs | Mapping[str, Any]) -> Image:
     """Bring a line to the model's height and contrast, as uint8 with ink high on paper 0.
 
-    Paper is the 80th and ink the 1st percentile of the line itself, so no other line and no padding has a say.
+    Paper is the 80th and ink the 1st percentile of the line itself: no other line and no padding has a say.
 
     Args:
         line_image: grey uint8 [h, w], dark ink on light paper.
@@ -187,7 +187,9 @@ def selection_pages(samples: Sequence[Sample], share: float = 0.04, seed: int = 
     """
     chosen: set[str] = set()
     for source in sorted({sample.source for sample in samples}):
-        pages = sorted({sample.page for sample in samples if sample.source == source and sample.split == "train"})
+        pages = sorted(
+            {sample.page for sample in samples if sample.source == source and sample.split == "train"}
+        )
         hands: dict[str, list[str]] = {}
         for page in pages:
             hands.setdefault(writer(page), []).append(page)

@@ -3,7 +3,7 @@
 A line is scaled to one height and keeps its width; a token covers 4 px of it. Lines stand alone, in a padded
 batch or side by side on an unrolled page, and give the same logits in all three.
 
-Source: Picard et al., PoM, arXiv 2604.06129 (HTR-VPoM); Li et al., HTR-VT, arXiv 2409.08573 (stem and blocks).
+Source: Picard et al., PoM, arXiv 2604.06129 (HTR-VPoM); Li et al., HTR-VT, arXiv 2409.08573 (its base).
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class ModelConfig(Config):
     """Width of a token."""
     depth: int = Field(4, ge=1)
     """Blocks."""
-    mixer: dict[str, Any] | list[dict[str, Any]] = {"name": "pom", "gate_heads": 32}
+    mixer: dict[str, Any] | list[dict[str, Any]] = Field({"name": "pom", "gate_heads": 32})
     """The mixer of all blocks, or one a block."""
     mlp_ratio: float = Field(3.0, gt=0)
     """Width of the hidden layer of a block, over that of a token."""
@@ -61,8 +61,8 @@ class ModelConfig(Config):
     context: Literal["line", "page"] = "line"
     """What a token can see: its line, or all lines of an unrolled page."""
     norms: Literal["own", "published"] = "own"
-    """`published` adds HTR-VT's norms over all pixels and all logits of an image, through which padding leaks;
-    for its checkpoints only."""
+    """`published` adds HTR-VT's norms over all pixels and all logits of an image, for its checkpoints only:
+    through them the padding and the neighbours of a line change its result."""
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
@@ -84,15 +84,17 @@ class LocalConv(nn.Module):
         self.conv = nn.Conv1d(dim, dim, kernel, padding=kernel // 2, groups=dim)
 
     def forward(self, x: Tensor, slots: Slots) -> Tensor:
-        """Add its neighbours to each token of x, [B, T, C] with a line a row, or [N, C] with lines by slots."""
+        """Add the neighbours to each token of x: [B, T, C], a line a row, or [N, C], lines by slots."""
         y = self.norm(x)
         if x.ndim == 3:
-            return x + self.conv(y.transpose(1, 2)).transpose(1, 2)
+            near: Tensor = self.conv(y.transpose(1, 2))
+            return x + near.transpose(1, 2)
         # One row with as many zeros between two lines as the kernel reaches: the edge of a line alone.
-        reach = self.conv.padding[0]
+        reach = self.conv.kernel_size[0] // 2
         place = torch.arange(len(x), device=x.device) + reach * slots.owner()
         spread = y.new_zeros(len(x) + reach * len(slots), y.shape[1]).index_copy(0, place, y)
-        return x + self.conv(spread.t().unsqueeze(0)).squeeze(0).t()[place]
+        near = self.conv(spread.t().unsqueeze(0))
+        return x + near.squeeze(0).t()[place]
 
 
 class LineRecogniser(nn.Module):
@@ -103,7 +105,7 @@ class LineRecogniser(nn.Module):
         self.config = config
         dim = config.dim
         self.stem: nn.Module = (
-            CompactStem(config.height, config.stem.channels, config.stem.blocks, dim)
+            CompactStem(config.stem.channels, config.stem.blocks, dim)
             if config.stem.kind == "compact"
             else ResNetStem(dim)
         )
@@ -135,7 +137,8 @@ class LineRecogniser(nn.Module):
         logits = self.read(images, slots)
         length = -(-images.shape[2] // STRIDE)
         out = logits.new_zeros(len(images) * length, logits.shape[1])
-        return out.index_copy(0, slots.owner() * length + slots.column(), logits).unflatten(0, (-1, length))
+        filled = out.index_copy(0, slots.owner() * length + slots.column(), logits)
+        return filled.view(len(images), length, -1)
 
     def read(self, images: Tensor, slots: Slots) -> Tensor:
         """Read lines wherever they lie: one a row, or many on unrolled pages.
@@ -200,7 +203,9 @@ class LineRecogniser(nn.Module):
             raise InputError(
                 f"images must be [B, {self.config.height}, W] for this model, got {list(images.shape)}"
             )
-        if len(slots) and (int(slots.width.min()) < 1 or int((slots.start + slots.width).max()) > images.shape[2]):
+        if len(slots) and (
+            int(slots.width.min()) < 1 or int((slots.start + slots.width).max()) > images.shape[2]
+        ):
             raise InputError(
                 f"lines must be 1 to {images.shape[2]} px wide and inside their image, got widths "
                 f"{slots.width.tolist()}"

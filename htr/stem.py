@@ -65,14 +65,16 @@ class Residual(nn.Module):
 class CompactStem(nn.Module):
     """The stem for a CPU: four halvings of the height, two of the width, few channels where pixels are many.
 
+    The rows that are left give each channel its highest value, so that weights serve any height: a model may
+    learn on low images first, which is several times cheaper, and on higher ones later.
+
     Args:
-        height: of the line image, a multiple of 16, px.
         channels: of the four scales.
         blocks: how many residual blocks follow each halving.
         dim: channels of a token.
     """
 
-    def __init__(self, height: int, channels: Sequence[int], blocks: Sequence[int], dim: int) -> None:
+    def __init__(self, channels: Sequence[int], blocks: Sequence[int], dim: int) -> None:
         super().__init__()
         strides = ((2, 2), (2, 2), (2, 1), (2, 1))
         inputs = (1, *channels[:-1])
@@ -85,7 +87,7 @@ class CompactStem(nn.Module):
             nn.ModuleList(Residual(width, width) for _ in range(count))
             for width, count in zip(channels, blocks, strict=True)
         )
-        self.collapse = nn.Conv2d(channels[-1], dim, (height // 16, 1))
+        self.out = nn.Linear(channels[-1], dim)
 
     def forward(self, images: Tensor, masks: Masks) -> Tensor:
         """Give the tokens [B, ceil(W / 4), dim] of images [B, H, W], paper 0."""
@@ -94,8 +96,8 @@ class CompactStem(nn.Module):
             x = masks.apply(down(x).relu(), scale)
             for block in blocks:  # type: ignore[attr-defined]
                 x = block(x, masks, scale)
-        y: Tensor = self.collapse(x)  # [B, dim, 1, tokens]
-        return y.squeeze(2).transpose(1, 2)
+        y: Tensor = self.out(x.amax(2).transpose(1, 2))
+        return y
 
 
 class ResNetStem(nn.Module):

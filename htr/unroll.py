@@ -1,7 +1,7 @@
-"""A page as one wide image: its lines side by side in reading order, white gaps, and a table of their places.
+"""A page as one wide image: its lines side by side in reading order, with gaps, and a table of their places.
 
-Every line owns a slot. Text is cut at the slots, so lines can neither merge nor vanish, and a token's place in
-its slot says where on the line it lies.
+Every line owns a slot. Text is cut at the slots, so lines can neither merge nor vanish, and a token's place
+in its slot says where on the line it lies.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from geomix.errors import InputError
 from htr.stem import STRIDE
 
 GAP = 16
-"""White columns between two lines, px. Eight would do: all layers see zeros there, as at the end of a line."""
+"""White columns between two lines, px. Eight would do: every layer sees zeros there, as at a line's end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +75,13 @@ class Slots:
         return edges.cumsum(1)[:, :width] > 0
 
     def offsets(self, by_row: bool = False) -> Tensor:
-        """Where the tokens of each line, or of each page, begin among all tokens; int64 [L + 1] or [pages + 1]."""
+        """Where the tokens of each line, or of each page, begin among all, int64 [L + 1] or [pages + 1]."""
         counts = self.tokens
         if by_row:
             rows = int(self.row[-1]) + 1 if len(self) else 0
-            counts = torch.zeros(rows, dtype=torch.int64, device=self.row.device).index_add_(0, self.row, counts)
+            counts = torch.zeros(rows, dtype=torch.int64, device=self.row.device).index_add_(
+                0, self.row, counts
+            )
         return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
     def owner(self) -> Tensor:
