@@ -15,7 +15,7 @@ from pointcloud.cloud import Cloud
 from pointcloud.io.options import ReadOptions, WriteOptions
 from pointcloud.io.sniff import sniff
 
-__all__ = ["FORMATS", "ReadOptions", "WriteOptions", "read_cloud", "sniff", "write_cloud"]
+__all__ = ["FORMATS", "ReadOptions", "WriteOptions", "format_of", "read_cloud", "sniff", "write_cloud"]
 
 
 class Format(NamedTuple):
