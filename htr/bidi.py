@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 from htr.page import Direction
 
-_MIRRORED = {
-    a: b for pair in ("()", "[]", "{}", "<>", "«»", "‹›", "⁅⁆", "⁽⁾", "≤≥") for a, b in (pair, pair[::-1])
-}
+_OPENING, _CLOSING = "([{<«‹⁅⁽≤", ")]}>»›⁆⁾≥"
+_MIRRORED = dict(zip(_OPENING + _CLOSING, _CLOSING + _OPENING, strict=True))
 _STRONG = {"L", "R", "AL"}
 _ROUNDS = 12
 

@@ -114,7 +114,7 @@ def darkness(grey: Grey) -> Ink:
     # Where everything is black, as outside the sheet, a little noise would count as ink.
     relative *= np.clip((paper - 30.0) / 30.0, 0.0, 1.0)
     threshold = _local_threshold(relative, _threshold(relative))
-    return np.clip((relative - 0.6 * threshold) / (0.8 * threshold), 0.0, 1.0).astype(np.float32)
+    return np.asarray(np.clip((relative - 0.6 * threshold) / (0.8 * threshold), 0.0, 1.0), np.float32)
 
 
 def _local_threshold(relative: NDArray[np.float32], threshold: float) -> NDArray[np.float32]:
@@ -145,7 +145,7 @@ def _threshold(relative: NDArray[np.float32]) -> float:
 
 
 def without_rules(ink: Ink, pitch: float) -> Ink:
-    """The ink without ruled lines, borders of tables and edges of the sheet: what is long, straight and thin."""
+    """The ink without ruled lines, borders and edges of the sheet: what is long, straight and thin."""
     solid = (ink > 0.35).astype(np.uint8)
     rules = _level_rules(solid, pitch) | _level_rules(np.ascontiguousarray(solid.T), pitch).T
     return np.where(rules, np.float32(0.0), ink).astype(np.float32)
@@ -162,7 +162,7 @@ def _level_rules(solid: NDArray[np.uint8], pitch: float) -> NDArray[np.bool_]:
     # A faint rule is a row of dashes: more of its row than letters ever fill, for longer than a word.
     rows = cv2.dilate(thin.astype(np.uint8), np.ones((3, 1), np.uint8)).astype(np.float32)
     share = np.asarray(cv2.blur(rows, (round(7.0 * pitch), 1)))
-    return thin & ((long > 0) | (share > 0.6))
+    return np.asarray(thin & ((long > 0) | (share > 0.6)))
 
 
 def without_frame(ink: Ink) -> Ink:
