@@ -1,0 +1,18 @@
+"""Labelled image time series, cut into crops and stacked into batches."""
+
+from sits.data.crops import Batch, Crops, SeriesData, collate
+from sits.data.labelled import IGNORE, LabelledSeries, Sample
+from sits.data.sources import DataConfig, Splits, open_splits
+
+__all__ = [
+    "IGNORE",
+    "Batch",
+    "Crops",
+    "DataConfig",
+    "LabelledSeries",
+    "Sample",
+    "SeriesData",
+    "Splits",
+    "collate",
+    "open_splits",
+]

@@ -1,0 +1,229 @@
+"""Where labelled series come from and how they are divided into training, validation and test."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from geomix.config import Config
+from geomix.errors import InputError, MissingFileError
+from sits.data.labelled import IGNORE, LabelledSeries, Reader, measure, number_labels
+from sits.grid import Window
+from sits.inputs import Inputs
+from sits.pastis import BANDS, NODATA, ROTATION, VOID, PastisFolder, Patch
+from sits.synthetic import write_pastis
+
+Side = Literal["top", "bottom", "left", "right"]
+
+
+class PastisData(Config):
+    """Patches in the PASTIS format, divided by the published rotation of the folds."""
+
+    kind: Literal["pastis"] = "pastis"
+    experiment: Literal[1, 2, 3, 4, 5] = 1
+    """Number in the published rotation: 1 trains on folds 1 2 3, validates on 4 and tests on 5."""
+
+
+class SyntheticData(Config):
+    """Made-up patches in the PASTIS format, written to the run folder and used as such."""
+
+    kind: Literal["synthetic"] = "synthetic"
+    patches: int = Field(40, ge=5)
+    size: int = Field(64, ge=8)
+    """Rows and columns of a patch, pixels."""
+    dates: int = Field(24, ge=3)
+    seed: int = Field(0, ge=0)
+
+
+class SceneData(Config):
+    """One image series with a label raster on the same grid, of which a side is held out for the test."""
+
+    kind: Literal["scene"] = "scene"
+    images: str
+    """Pattern of the image files inside the data folder."""
+    labels: str
+    """Name of the label raster inside the data folder."""
+    unlabelled: tuple[int, ...] = (0,)
+    """Codes of the label raster that mean no label."""
+    held_out: Side | None = "bottom"
+    """The third of the scene that is the test; None trains on all of it."""
+    gap: int = Field(16, ge=0)
+    """Pixels between training and test that belong to neither."""
+
+
+DataConfig = Annotated[PastisData | SyntheticData | SceneData, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Labelled series by what they are for."""
+
+    train: list[LabelledSeries]
+    val: list[LabelledSeries]
+    test: list[LabelledSeries]
+    norm: tuple[tuple[float, ...], tuple[float, ...]] | None = field(default=None)
+    """Mean and standard deviation of the training part as the data's authors give them."""
+
+    def of(self, name: str) -> list[LabelledSeries]:
+        """The series of a split, `train`, `val`, `test` or `all`.
+
+        Raises:
+            InputError: if there is no such split or it is empty.
+        """
+        parts = {"train": self.train, "val": self.val, "test": self.test}
+        if name != "all" and name not in parts:
+            raise InputError(f"unknown split {name!r}; choose from train, val, test, all")
+        found = [one for part in parts.values() for one in part] if name == "all" else parts[name]
+        if not found:
+            raise InputError(f"these data hold no {name} split")
+        return found
+
+    def normalised(self, inputs: Inputs) -> Inputs:
+        """The inputs with mean and standard deviation of the training part."""
+        mean, std = self.norm or measure(self.train)
+        return inputs.model_copy(update={"mean": mean, "std": std})
+
+
+def open_splits(
+    data: PastisData | SyntheticData | SceneData,
+    path: Path | None,
+    inputs: Inputs,
+    ids: Sequence[int],
+    scratch: Path | None = None,
+) -> Splits:
+    """Open labelled data.
+
+    Args:
+        data: kind of data and how they are divided.
+        path: their folder; synthetic data need none.
+        inputs: bands that the model wants.
+        ids: code of each class in the labels.
+        scratch: folder for data that are made.
+
+    Raises:
+        MissingFileError: if a folder is needed and not given, or a file is absent.
+    """
+    if isinstance(data, SyntheticData):
+        return _open_pastis(PastisData(), _make(data, path, scratch), inputs, ids)
+    if path is None:
+        raise MissingFileError(f"data of kind {data.kind} lie in a folder; name it with --data")
+    if isinstance(data, SceneData):
+        return _open_scene(data, path, inputs, ids)
+    return _open_pastis(data, path, inputs, ids)
+
+
+def _make(data: SyntheticData, path: Path | None, scratch: Path | None) -> Path:
+    """The folder of the synthetic patches: the given one, or one that is made."""
+    if path is not None:
+        return path
+    if scratch is None:
+        raise MissingFileError("synthetic data need a folder to be written to; name one with --data")
+    folder = scratch / "synthetic"
+    if not (folder / "metadata.geojson").exists():
+        # Without its metadata it is what an interrupted run left.
+        shutil.rmtree(folder, ignore_errors=True)
+        write_pastis(folder, data.patches, data.size, data.dates, data.seed)
+    return folder
+
+
+def _open_pastis(data: PastisData, path: Path, inputs: Inputs, ids: Sequence[int]) -> Splits:
+    folder = PastisFolder(path)
+    train, val, test = ROTATION[data.experiment]
+    channels = [BANDS.index(band) for band in inputs.bands if band in BANDS]
+    if len(channels) != len(inputs.bands):
+        raise InputError(
+            f"PASTIS has the bands {', '.join(BANDS)}; the model wants {', '.join(inputs.bands)}"
+        )
+
+    def series(folds: tuple[int, ...]) -> list[LabelledSeries]:
+        return [_patch(folder, patch, channels, ids) for patch in folder.of_folds(folds)]
+
+    norm = None
+    if all(fold in folder.published_norms for fold in train):
+        mean, std = np.mean([folder.published_norms[fold] for fold in train], axis=0)[:, channels] / 10000
+        norm = tuple(mean.tolist()), tuple(std.tolist())
+    return Splits(series(train), series((val,)), series((test,)), norm)
+
+
+def _patch(folder: PastisFolder, patch: Patch, channels: list[int], ids: Sequence[int]) -> LabelledSeries:
+    labels = number_labels(folder.labels(patch), ids, (VOID,), f"{folder.path}, patch {patch.id}")
+    # Published dates rise; a user's own may not, and a causal model depends on it.
+    order = sorted(range(len(patch.dates)), key=lambda index: patch.dates[index])
+    return LabelledSeries(
+        name=f"patch {patch.id}",
+        read=_reader(folder, patch, channels, order),
+        dates=tuple(patch.dates[index] for index in order),
+        labels=labels,
+    )
+
+
+def _reader(folder: PastisFolder, patch: Patch, channels: list[int], order: list[int]) -> Reader:
+    def read(window: Window) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        rows, columns = window.slices
+        part = np.asarray(folder.values(patch)[:, :, rows, columns])[order][:, channels]
+        valid = np.all(part > NODATA, axis=1)
+        return np.where(valid[:, None], part * np.float32(1e-4), np.float32(0)), valid
+
+    return read
+
+
+def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int]) -> Splits:
+    import rasterio
+
+    from sits.io import open_series
+
+    files = sorted(path.glob(data.images))
+    if not files:
+        raise MissingFileError(f"{path}: no file matches {data.images}")
+    series = open_series(files).select(inputs.bands)
+    label_file = path / data.labels
+    if not label_file.is_file():
+        raise MissingFileError(f"{label_file}: there is no such label raster")
+    with rasterio.open(label_file) as source:
+        codes = source.read(1)
+    if codes.shape != series.grid.shape:
+        raise InputError(f"{label_file}: has {codes.shape} pixels, the images {series.grid.shape}")
+    labels = number_labels(codes, ids, data.unlabelled, str(label_file))
+    scene = LabelledSeries(path.name, series.read, series.dates, labels)
+    if data.held_out is None:
+        return Splits([scene], [], [])
+    kept, tested = divide(scene.whole, data.held_out, data.gap)
+    return Splits(
+        [replace(scene, labels=_only(labels, kept), within=kept)],
+        [],
+        [replace(scene, labels=_only(labels, tested))],
+    )
+
+
+def divide(whole: Window, side: Side, gap: int) -> tuple[Window, Window]:
+    """Hold out the third of a scene on one side.
+
+    Returns:
+        The window to train on and the window to test on, `gap` pixels apart.
+
+    Raises:
+        InputError: if nothing is left to train on.
+    """
+    rows, columns = whole.height, whole.width
+    third = (rows if side in ("top", "bottom") else columns) // 3
+    windows = {
+        "top": (Window(third + gap, 0, rows - third - gap, columns), Window(0, 0, third, columns)),
+        "bottom": (Window(0, 0, rows - third - gap, columns), Window(rows - third, 0, third, columns)),
+        "left": (Window(0, third + gap, rows, columns - third - gap), Window(0, 0, rows, third)),
+        "right": (Window(0, 0, rows, columns - third - gap), Window(0, columns - third, rows, third)),
+    }
+    kept, tested = windows[side]
+    if min(kept.height, kept.width) < 1 or third < 1:
+        raise InputError(f"{rows} x {columns} pixels are too few to hold out a third with a gap of {gap}")
+    return kept, tested
+
+
+def _only(labels: NDArray[np.int64], window: Window) -> NDArray[np.int64]:
+    inside = np.full_like(labels, IGNORE)
+    inside[window.slices] = labels[window.slices]
+    return inside
