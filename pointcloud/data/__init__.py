@@ -1,1 +1,28 @@
 """From files and folders to batches: preprocessing, labels, data sets."""
+
+from pointcloud.data.batches import Batch, CloudData, CropConfig, Crops, Whole, collate, prepare_labelled
+from pointcloud.data.inputs import Inputs, Sample, features, missing_fields, prepare, read_inputs
+from pointcloud.data.labels import LabelMap
+from pointcloud.data.sources import LABEL, DataConfig, LabelledCloud, Splits, open_splits
+
+__all__ = [
+    "LABEL",
+    "Batch",
+    "CloudData",
+    "CropConfig",
+    "Crops",
+    "DataConfig",
+    "Inputs",
+    "LabelMap",
+    "LabelledCloud",
+    "Sample",
+    "Splits",
+    "Whole",
+    "collate",
+    "features",
+    "missing_fields",
+    "open_splits",
+    "prepare",
+    "prepare_labelled",
+    "read_inputs",
+]

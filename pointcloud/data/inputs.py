@@ -51,6 +51,11 @@ class Inputs(Config):
         return self
 
     @property
+    def optional_fields(self) -> tuple[str, ...]:
+        """The fields of a cloud that the optional groups are made of."""
+        return tuple(field for name in self.optional for field in _GROUPS[name].fields)
+
+    @property
     def channels(self) -> int:
         """Number of features F."""
         widths = {name: group.channels for name, group in _GROUPS.items()}

@@ -1,0 +1,296 @@
+"""Training and evaluation of point-cloud models."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import TypeAdapter
+from torch import Tensor, nn
+
+from geomix.checkpoint import Card, Source, card_of, save_model
+from geomix.config import load_config
+from geomix.epochs import seed_everything
+from geomix.errors import InputError
+from geomix.metrics import confusion, scores
+from geomix.progress import progress
+from geomix.task import Task
+from geomix.train import fit, restore
+from pointcloud.augment import views
+from pointcloud.cloud import Cloud
+from pointcloud.data import (
+    LABEL,
+    Batch,
+    CloudData,
+    Crops,
+    DataConfig,
+    Inputs,
+    LabelledCloud,
+    Splits,
+    Whole,
+    open_splits,
+    prepare,
+    read_inputs,
+)
+from pointcloud.experiment import PointcloudConfig
+from pointcloud.losses import IGNORE, segmentation_loss
+from pointcloud.model import PPoMv3
+
+log = logging.getLogger(__name__)
+
+Split = Literal["train", "val", "test", "all"]
+Metrics = dict[str, Any]
+
+
+class PointcloudTask(Task):
+    """A point-cloud model under training: Lovász and cross-entropy on voxels, judged by mean IoU of points.
+
+    Args:
+        model: what is trained.
+        config: its experiment.
+        weights: weight of each class in the cross-entropy, [K].
+    """
+
+    goal = "miou"
+    higher_is_better = True
+    weights: Tensor
+    matrix: Tensor
+
+    def __init__(self, model: PPoMv3, config: PointcloudConfig, weights: Tensor | None = None) -> None:
+        super().__init__(model, config.train)
+        self.classes = config.model.classes
+        self.lovasz, self.smoothing = config.lovasz, config.smoothing
+        self.register_buffer("weights", torch.ones(self.classes) if weights is None else weights)
+        self.register_buffer("matrix", torch.zeros(self.classes, self.classes, dtype=torch.int64))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Cross-entropy and Lovász over the labelled voxels."""
+        logits = self.model(batch.grid_coord, batch.feat, batch.cu_seqlens)
+        return segmentation_loss(logits, batch.labels, self.weights, self.lovasz, self.smoothing)
+
+    def judge(self, batch: Batch) -> None:
+        """Count what the served weights make of every point of whole clouds."""
+        found = self.served(batch.grid_coord, batch.feat, batch.cu_seqlens).argmax(1)
+        self.matrix += confusion(found[batch.inverse], batch.point_labels, self.classes, ignore=IGNORE)
+
+    def scores(self) -> dict[str, float]:
+        """Overall accuracy, mean IoU and macro F1 since the last call."""
+        found = scores(self.matrix)
+        self.matrix.zero_()
+        return {name: value for name, value in found.items() if isinstance(value, float)}
+
+    def describe(self, batch: Batch) -> str:
+        """Name the clouds of a batch."""
+        return "; ".join(batch.names)
+
+
+def train(
+    config: PointcloudConfig | str | Path,
+    run_dir: str | Path,
+    data: str | Path | None = None,
+    resume: bool = False,
+    max_minutes: float | None = None,
+    device: str = "auto",
+) -> Path:
+    """Train a model and write it with its card.
+
+    Args:
+        config: the experiment, the name of one that comes with geomix, or a YAML file.
+        run_dir: folder of the run: checkpoints, log and the model file.
+        data: folder of the labelled data; synthetic data need none.
+        resume: go on with the run in the folder.
+        max_minutes: stop in time; the run can be resumed.
+        device: `auto`, `cpu` or `cuda`.
+
+    Returns:
+        The model file, `<run_dir>/<name>.safetensors`; its card holds the scores of validation and test.
+    """
+    if not isinstance(config, PointcloudConfig):
+        config = load_config(config, "pointcloud", PointcloudConfig)
+    folder = Path(run_dir)
+    splits = open_splits(config.data, None if data is None else Path(data), class_ids(config.classes))
+    seed_everything(config.train.seed)
+    model = PPoMv3(config.model)
+    log.info("%s: %s parameters", config.name, f"{sum(p.numel() for p in model.parameters()):,}")
+    task = PointcloudTask(
+        model, config, class_weights(splits.train, len(config.classes), config.class_weight)
+    )
+    fit(task, _batches(config, splits), config.train, folder, resume, max_minutes, device)
+    restore(task, folder)
+    served = task.served.eval()
+    metrics = {
+        name: score(served, clouds, config.inputs)
+        for name, clouds in (("val", splits.val), ("test", splits.test))
+        if clouds
+    }
+    file = folder / f"{config.name}.safetensors"
+    save_model(served, make_card(config, metrics), file, overwrite=True)
+    return file
+
+
+def evaluate(
+    model: nn.Module,
+    data: str | Path | None = None,
+    split: Split = "test",
+    augmented: bool = False,
+    memory: int | None = None,
+) -> Metrics:
+    """Score a model on labelled data, divided as its card says.
+
+    Args:
+        model: from `load_model`.
+        data: folder of the data; may be left out for synthetic data, which are made again.
+        split: which part.
+        augmented: average over eight turned and mirrored views of each cloud.
+        memory: bytes that a prediction may use.
+
+    Returns:
+        Metric -> value, with the keys of the card's metrics.
+
+    Raises:
+        InputError: if the card does not say how its data are divided, or the split is empty.
+    """
+    card = card_of(model)
+    described = next((one.split for one in card.data if isinstance(one.split, dict)), None)
+    if described is None or card.classes is None:
+        raise InputError(f"{card.name}: its card does not say how its data are divided")
+    config = TypeAdapter[Any](DataConfig).validate_python(described)
+    splits = open_splits(config, None if data is None else Path(data), class_ids(card.classes))
+    return score(model, splits.of(split), read_inputs(card.inputs), views() if augmented else None, memory)
+
+
+def score(
+    model: nn.Module,
+    clouds: Sequence[LabelledCloud],
+    inputs: Inputs,
+    seen: Sequence[Callable[[Cloud], Cloud]] | None = None,
+    memory: int | None = None,
+) -> Metrics:
+    """Pool the confusion of every labelled point of some clouds and turn it into scores.
+
+    Args:
+        model: a PPoMv3.
+        clouds: what is judged, each whole.
+        inputs: the preprocessing.
+        seen: the views of each cloud whose probabilities are averaged; None: the cloud as it is.
+        memory: bytes that a prediction may use.
+
+    Returns:
+        The figures of `geomix.metrics.scores` (means over the classes present), `miou_official` (the mean
+        over all classes with an absent one counted as 0, as the benchmarks' servers do) and `points`, the
+        number of judged points.
+    """
+    total: Tensor | None = None
+    model.eval()
+    for one in progress(clouds, "Scoring", len(clouds)):
+        cloud = one.read()
+        labels = torch.from_numpy(np.asarray(cloud.fields[LABEL], dtype=np.int64))
+        found = probabilities(model, cloud, inputs, seen, memory)
+        matrix = confusion(found.argmax(1), labels, found.shape[1], ignore=IGNORE)
+        total = matrix if total is None else total + matrix
+    if total is None:
+        raise InputError("there is nothing to score")
+    return {**scores(total), "miou_official": official_mean(total), "points": int(total.sum())}
+
+
+def probabilities(
+    model: nn.Module,
+    cloud: Cloud,
+    inputs: Inputs,
+    seen: Sequence[Callable[[Cloud], Cloud]] | None = None,
+    memory: int | None = None,
+) -> Tensor:
+    """Class probabilities of every point of a cloud, averaged over its views, [N, K].
+
+    Args:
+        model: a PPoMv3 in eval mode.
+        cloud: points with finite coordinates.
+        inputs: the preprocessing.
+        seen: the views; None: the cloud as it is.
+        memory: bytes that a prediction may use.
+    """
+    device = next(model.parameters()).device
+    total: Tensor | None = None
+    with torch.inference_mode():
+        for view in seen or [lambda same: same]:
+            sample = prepare(view(cloud), inputs)
+            logits = model(sample.grid_coord.to(device), sample.feat.to(device), memory=memory)
+            found = logits.float().softmax(1).cpu()[sample.inverse]
+            total = found if total is None else total + found
+    if total is None:
+        raise InputError("a prediction needs one view or more")
+    return total / len(seen or [0])
+
+
+def official_mean(matrix: Tensor) -> float:
+    """Mean IoU over all classes, an absent one counted as 0."""
+    hit = matrix.diagonal().double()
+    union = (matrix.sum(0) + matrix.sum(1)).double() - hit
+    return (hit / union.clamp(min=1)).mean().item()
+
+
+def class_ids(classes: Sequence[Any]) -> tuple[int, ...]:
+    """The ids of classes, in the order of the model's outputs."""
+    return tuple(one.id for one in classes)
+
+
+def make_card(config: PointcloudConfig, metrics: dict[str, Metrics]) -> Card:
+    """The card of a trained model; its data entry lets `evaluate` divide the data again."""
+    division = config.data.model_dump(mode="json")
+    sources = config.sources or (Source(source=config.data.kind, licence="unknown"),)
+    return Card(
+        domain="pointcloud",
+        name=config.name,
+        model=config.model.model_dump(mode="json"),
+        classes=config.classes,
+        inputs=config.inputs.model_dump(mode="json"),
+        data=tuple(one.model_copy(update={"split": division}) for one in sources),
+        metrics=_finite(metrics),
+        limits=config.limits,
+    )
+
+
+def _finite(value: Any) -> Any:
+    """The same figures with None for NaN, which JSON does not know."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+_MOST_COUNTED = 200
+
+
+def class_weights(clouds: Sequence[LabelledCloud], classes: int, power: float) -> Tensor:
+    """Weights of the classes in the loss: 1 / frequency to some power, 1 on average over the points.
+
+    Args:
+        clouds: the training clouds; of many, a sample spread over all of them is counted.
+        classes: number of classes K.
+        power: 0 for all alike, 1 for every class the same share of the loss.
+    """
+    if power == 0:
+        return torch.ones(classes)
+    counts = np.zeros(classes)
+    for one in clouds[:: max(1, len(clouds) // _MOST_COUNTED)]:
+        labels = np.asarray(one.read().fields[LABEL])
+        counts += np.bincount(labels[labels != IGNORE], minlength=classes)
+    weights = np.where(counts > 0, np.maximum(counts, 1) ** -power, 0)
+    weights *= counts.sum() / max(float((weights * counts).sum()), 1e-12)
+    return torch.tensor(weights, dtype=torch.float32)
+
+
+def _batches(config: PointcloudConfig, splits: Splits) -> CloudData:
+    crops = Crops(splits.train, config.inputs, config.crop, config.augment, config.train.seed)
+    steps = config.train.epoch_steps or math.ceil(len(splits.train) / config.train.batch_size)
+    return CloudData(
+        crops,
+        per_epoch=steps * config.train.batch_size,
+        batch_size=config.train.batch_size,
+        val=Whole(splits.val, config.inputs),
+        workers=config.train.workers,
+    )
