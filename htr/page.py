@@ -86,6 +86,8 @@ class Page:
 
     width: int
     height: int
+    size_known: bool = True
+    """Whether the size is that of an image, or only the extent of lines whose file gives none."""
     lines: tuple[Line, ...] = ()
     regions: tuple[Region, ...] = ()
     source: str = ""

@@ -145,6 +145,7 @@ def _in_pixels(page: Page, root: Element, size: tuple[int, int] | None, name: st
         page = replace(
             page, width=int(bounds[2]) + 1 if bounds else 1, height=int(bounds[3]) + 1 if bounds else 1
         )
+        page = replace(page, size_known=size is not None)
         if size is None:
             log.warning("%s: gives no size of the image; the extent of its lines serves", name)
         else:

@@ -61,7 +61,7 @@ def page_from_root(root: Element, origin: Origin, size: tuple[int, int] | None) 
     if element is None:
         log.warning("%s: holds no Page element, so no lines", name)
         return Page(width=(size or (0, 0))[0], height=(size or (0, 0))[1], origin=origin)
-    width, height = _size(element, size, name)
+    width, height, size_known = _size(element, size, name)
     regions, lines = [], []
     line_names = {line: key for key, line in _named_lines(element)}
     for key, region in _ordered_regions(element):
@@ -77,6 +77,7 @@ def page_from_root(root: Element, origin: Origin, size: tuple[int, int] | None) 
     page = Page(
         width=width,
         height=height,
+        size_known=size_known,
         lines=tuple(lines),
         regions=tuple(regions),
         source=element.get("imageFilename", ""),
@@ -106,16 +107,18 @@ def write_page(page: Page, path: str | Path, overwrite: bool = False) -> None:
         temporary.write_bytes(page_xml(page))
 
 
-def _size(element: Element, size: tuple[int, int] | None, name: str) -> tuple[int, int]:
+def _size(element: Element, size: tuple[int, int] | None, name: str) -> tuple[int, int, bool]:
+    """Width and height, and whether they are those of the image."""
     width, height = (int(number(element.get(key)) or 0) for key in ("imageWidth", "imageHeight"))
     if width > 0 and height > 0:
-        return width, height
+        return width, height, True
     if size is not None:
-        return size
+        return *size, True
     points = [points_of(coords.get("points")) for coords in descendants(element, "Coords", "Baseline")]
     far = [part.max(axis=0) for part in points if len(part)]
     log.warning("%s: gives no size of the image; the extent of its lines serves", name)
-    return (int(max(p[0] for p in far)) + 1, int(max(p[1] for p in far)) + 1) if far else (1, 1)
+    width, height = (int(max((point[axis] for point in far), default=0)) + 1 for axis in (0, 1))
+    return width, height, False
 
 
 def _named_regions(page: Element) -> list[tuple[str, Element]]:

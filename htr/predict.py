@@ -1,0 +1,270 @@
+"""From a page image to a page with its text: lines found or given, cut out, read, and put in their slots."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from geomix.checkpoint import load_model
+from geomix.device import choose_device
+from geomix.errors import InputError
+from htr.bidi import base_direction, logical_order, to_logical
+from htr.io.images import MAX_PIXELS, Grey, PageImage, array_to_grey, read_images, to_grey
+from htr.io.pages import read_lines
+from htr.layout.crop import Crop, cut, holds_several_lines
+from htr.layout.detect import detect_lines
+from htr.layout.ink import Polarity, upright_polarity
+from htr.layout.order import reading_order
+from htr.page import Direction, Line, Page, box_polygon
+from htr.recognise import Transcription, transcribe_lines
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from htr.lm import CharacterModel
+
+log = logging.getLogger(__name__)
+
+ImageLike = str | Path | Image.Image | NDArray[np.generic] | PageImage
+Reader = Callable[[Sequence[Grey]], Sequence[Transcription]]
+"""Line images, dark on light, to what they say: one result an image, in the order of the image."""
+
+DEFAULT_MODEL = "small"
+CROP_HEIGHT = 64
+"""Height at which lines are cut out, px; the model's own preprocessing scales them on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """How lines are found and put in order."""
+
+    direction: Direction | Literal["auto"] = "auto"
+    """The base direction of the text: what the XML says, else what most letters are, unless given."""
+    polarity: Polarity = "auto"
+    """`dark` ink on light paper, `light` on dark, or find out."""
+    merge: bool = True
+    """Whether collinear pieces become one line."""
+    order: Literal["given", "columns"] = "given"
+    """Whether lines from a file keep its reading order; found ones are always put in order by columns."""
+    single_line: bool = False
+    """The whole image is one line, cut out before."""
+    max_pixels: int = MAX_PIXELS
+    """The largest page, width times height, that is read."""
+
+
+def transcribe(
+    image: ImageLike,
+    model: nn.Module | str | Path = DEFAULT_MODEL,
+    *,
+    lines: Page | str | Path | None = None,
+    options: PageOptions | None = None,
+    lm: CharacterModel | None = None,
+    beam: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+) -> Page:
+    """Read a handwritten page.
+
+    Args:
+        image: a file with one page, a Pillow image, or an array [H, W] or [H, W, 3].
+        model: the name of a bundled model, a .safetensors file, or a loaded model.
+        lines: where the lines are, as a page or a PAGE, ALTO or JSON file; found in the image if not given.
+        options: how lines are found and put in order.
+        lm: a character language model for the beam search.
+        beam: texts kept from token to token; 1 follows the best path.
+        device: where a model given by name runs.
+
+    Returns:
+        The page with one entry a line, in reading order, in pixels of the upright image.
+
+    Raises:
+        GeomixError: if the image, the lines or the model cannot be read.
+    """
+    chosen = options or PageOptions()
+    reader = model_reader(load(model, device), lm=lm, beam=beam)
+    given = _given(lines)
+    page_image = _one_page(image, chosen.max_pixels, given)
+    return read_page(page_image, reader, find_page(page_image, given, chosen), chosen)
+
+
+def transcribe_file(
+    path: str | Path,
+    reader: Reader,
+    *,
+    lines: str | Path | None = None,
+    options: PageOptions | None = None,
+) -> Iterator[tuple[PageImage, Page]]:
+    """Read all pages of an image file or PDF, one after another.
+
+    Args:
+        path: the file.
+        reader: what reads line images, see `model_reader`.
+        lines: PAGE, ALTO or JSON with the lines of the first page.
+        options: how lines are found and put in order.
+    """
+    chosen = options or PageOptions()
+    given = _given(lines)
+    size = (given.width, given.height) if given is not None else None
+    for image in read_images(path, chosen.max_pixels, size):
+        if given is not None and image.frames > 1:
+            raise InputError(f"{path}: has {image.frames} pages, but {lines} describes one; split the file")
+        yield image, read_page(image, reader, find_page(image, given, chosen), chosen)
+
+
+def load(model: nn.Module | str | Path, device: Literal["auto", "cpu", "cuda"] = "auto") -> nn.Module:
+    """A model for handwriting, by name, by file or as it is."""
+    return load_model(model, choose_device(device), domain="htr") if isinstance(model, str | Path) else model
+
+
+def model_reader(model: nn.Module, lm: CharacterModel | None = None, beam: int | None = None) -> Reader:
+    """A function that reads all lines of a page with a model."""
+
+    def read(images: Sequence[Grey]) -> Sequence[Transcription]:
+        return transcribe_lines(model, images, lm=lm, beam=beam)  # type: ignore[arg-type]
+
+    return read
+
+
+def find_page(image: PageImage, given: Page | None = None, options: PageOptions | None = None) -> Page:
+    """The lines of a page, found or as a file gives them, in reading order and page pixels.
+
+    Args:
+        image: the page.
+        given: lines from a file; scaled where the file describes the image at another size.
+        options: how lines are found and put in order.
+    """
+    chosen = options or PageOptions()
+    name = Path(image.path).name
+    direction = None if chosen.direction == "auto" else chosen.direction
+    if given is not None:
+        page = _fitted(given, image)
+        if chosen.order == "columns":
+            lines, regions = reading_order(page.lines, direction or page.direction)
+            page = replace(page, lines=tuple(lines), regions=tuple(regions), origin=None)
+        return replace(
+            page, source=page.source or name, frame=image.frame, direction=direction or page.direction
+        )
+    height, width = image.pixels.shape
+    empty = Page(width=width, height=height, source=name, frame=image.frame, direction=direction)
+    if chosen.single_line:
+        whole = box_polygon(0, 0, width, height)
+        base = np.array([[0.0, 0.78 * height], [float(width), 0.78 * height]])
+        found = [Line(id="line_0001", polygon=whole, baseline=base)]
+    else:
+        found = detect_lines(upright_polarity(image.pixels, chosen.polarity), chosen.merge)
+    lines, regions = reading_order(found, direction)
+    lines = [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
+    page = replace(empty, lines=tuple(lines), regions=tuple(regions))
+    return page.scaled(image.width / width, image.height / height, image.width, image.height)
+
+
+def read_page(image: PageImage, reader: Reader, page: Page, options: PageOptions | None = None) -> Page:
+    """Read the lines of a page; a line that cannot be cut out keeps its slot and says why.
+
+    Args:
+        image: the page.
+        reader: what reads line images.
+        page: its lines in page pixels.
+        options: how its text runs.
+    """
+    chosen = options or PageOptions()
+    pixels = upright_polarity(image.pixels, chosen.polarity)
+    height, width = pixels.shape
+    there = page.scaled(width / max(page.width, 1), height / max(page.height, 1), width, height)
+    crops = [_cut(pixels, line, image.path) for line in there.lines]
+    texts = iter(reader([crop.pixels for crop in crops if isinstance(crop, Crop)]))
+    read: list[tuple[Line, Crop | None, Transcription | None]] = []
+    for line, crop in zip(page.lines, crops, strict=True):
+        if isinstance(crop, Crop):
+            read.append((line, crop, next(texts)))
+        else:
+            read.append((replace(line, error=crop), None, None))
+    fallback = base_direction(" ".join(text.text for _, _, text in read if text is not None))
+    back = np.array([page.width / width, page.height / height] * 2)
+    lines = tuple(
+        _with_text(line, crop, text, page.direction_of(line) or fallback, back) for line, crop, text in read
+    )
+    return replace(page, lines=lines)
+
+
+def _with_text(
+    line: Line,
+    crop: Crop | None,
+    said: Transcription | None,
+    direction: Direction,
+    back: NDArray[np.float64],
+) -> Line:
+    """The line with its text in logical order and the places of its characters in the page."""
+    if crop is None or said is None:
+        return replace(line, text="", confidence=None, char_confidences=(), char_boxes=np.empty((0, 4)))
+    order, _ = logical_order(said.text, direction)
+    height = crop.pixels.shape[0]
+    boxes = np.array([[char.start_px, 0.0, char.end_px, height] for char in said.chars]).reshape(-1, 4)
+    placed = crop.boxes_to_page(boxes) * back if len(boxes) else boxes
+    return replace(
+        line,
+        text=to_logical(said.text, direction),
+        confidence=said.confidence if said.text else None,
+        char_confidences=tuple(said.chars[i].confidence for i in order),
+        char_boxes=placed[order] if len(order) else placed,
+        error=None,
+    )
+
+
+def _cut(pixels: Grey, line: Line, path: str) -> Crop | str:
+    """The line cut out, or why that cannot be done."""
+    try:
+        crop = cut(pixels, line, CROP_HEIGHT)
+    except InputError as error:
+        log.warning("%s: %s; its text stays empty", path, error)
+        return line.error or str(error)
+    if holds_several_lines(crop.pixels):
+        log.warning(
+            "%s: line %s looks like several lines; if the image is a page, let its lines be found",
+            path,
+            line.id,
+        )
+    return crop
+
+
+def _given(lines: Page | str | Path | None) -> Page | None:
+    return lines if isinstance(lines, Page) or lines is None else read_lines(lines)
+
+
+def _one_page(image: ImageLike, max_pixels: int, given: Page | None) -> PageImage:
+    if isinstance(image, PageImage):
+        return image
+    if isinstance(image, str | Path):
+        pages = read_images(image, max_pixels, (given.width, given.height) if given is not None else None)
+        first = next(pages)
+        if first.frames > 1:
+            raise InputError(f"{image}: has {first.frames} pages; read them with `transcribe_file`")
+        return first
+    pixels = to_grey(image) if isinstance(image, Image.Image) else array_to_grey(image)
+    return PageImage(pixels, pixels.shape[1], pixels.shape[0], "image", 0, 1)
+
+
+def _fitted(given: Page, image: PageImage) -> Page:
+    """Lines in pixels of the image, where their file describes it at another size."""
+    if (given.width, given.height) == (image.width, image.height):
+        return given
+    if not given.size_known:
+        return replace(given, width=image.width, height=image.height, size_known=True)
+    factors = image.width / max(given.width, 1), image.height / max(given.height, 1)
+    name = given.origin.path if given.origin is not None else "the lines"
+    if abs(factors[0] / factors[1] - 1) > 0.02:
+        raise InputError(
+            f"{name}: describes an image of {given.width} x {given.height} pixels, but {image.path} has "
+            f"{image.width} x {image.height}, which is another shape; give the file that belongs to the image"
+        )
+    log.warning(
+        "%s: describes %d x %d pixels, the image has %d x %d; its coordinates are scaled",
+        *(name, given.width, given.height, image.width, image.height),
+    )
+    return replace(given.scaled(*factors, image.width, image.height), origin=None)
