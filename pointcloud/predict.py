@@ -5,6 +5,7 @@ the network works in slices with the same result.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from geomix.device import choose_device
 from geomix.errors import CheckpointError, GeomixError, InputError, MemoryBudgetError, NonFiniteError
 from geomix.files import new_file
 from geomix.memory import default_budget, format_memory, parse_memory
+from pointcloud.augment import views
 from pointcloud.cloud import Cloud
 from pointcloud.data.inputs import Inputs, Sample, prepare, read_inputs
 from pointcloud.io import ReadOptions, WriteOptions, format_of, read_cloud, write_cloud
@@ -37,6 +39,7 @@ def segment(
     device: str = "auto",
     memory: str | int | None = None,
     project: bool = False,
+    augmented: bool = False,
     unlabelled: int | None = None,
 ) -> Cloud:
     """Give every point of a cloud a class.
@@ -47,6 +50,7 @@ def segment(
         device: `auto`, `cpu` or `cuda`, for a model given by name.
         memory: most memory to use, as bytes or text like `4GB`; half of what is free if None.
         project: accept longitude and latitude, and project them to metres for the prediction.
+        augmented: average over eight turned and mirrored views of the cloud, in eight times the time.
         unlabelled: the class id of points that cannot be labelled; None takes 0, or the largest byte or
             16-bit number that is no class where 0 is one.
 
@@ -73,7 +77,7 @@ def segment(
         log.warning(
             "%s: %d of %d points are no measurement and get the id %d", cloud.name, lost, len(cloud), code
         )
-    scores = _score(_metric(known, project), model, card, memory)
+    scores = _score(_metric(known, project), model, card, memory, augmented)
     return _with_results(cloud, measured, scores, card, code)
 
 
@@ -86,6 +90,7 @@ def segment_file(
     writing: WriteOptions | None = None,
     memory: str | int | None = None,
     project: bool = False,
+    augmented: bool = False,
     unlabelled: int | None = None,
     overwrite: bool = False,
 ) -> Cloud:
@@ -95,9 +100,51 @@ def segment_file(
         GeomixError: whatever stands in the way; nothing is written then.
     """
     check_output(path, output, overwrite)
-    result = segment(read_cloud(path, reading), model, memory=memory, project=project, unlabelled=unlabelled)
+    result = segment(
+        read_cloud(path, reading),
+        model,
+        memory=memory,
+        project=project,
+        augmented=augmented,
+        unlabelled=unlabelled,
+    )
     write_cloud(result, output, writing, overwrite)
     return result
+
+
+def outputs_for(inputs: Sequence[Path], output: Path, suffix: str | None = None) -> dict[Path, Path]:
+    """Where the result of each input goes: `output` itself, or a file in it where it is a folder.
+
+    In a folder, which is made if needed, results keep the name of their input; but a table of floats becomes
+    `.label`, or `_lidarseg.bin` for nuScenes, and a folder of arrays becomes `.npz`.
+
+    Args:
+        inputs: files or folders.
+        output: a file for a single input; a folder, which has no suffix, for one or more.
+        suffix: what is hung on the name of each input instead.
+
+    Raises:
+        InputError: if there is no input, two have the same name, or several should go to one file.
+    """
+    if not inputs:
+        raise InputError("name one file or more to segment")
+    if output.suffix and not output.is_dir():
+        if len(inputs) > 1:
+            raise InputError(f"{output}: {len(inputs)} inputs go to a folder; give its name without a suffix")
+        return {inputs[0]: output}
+    twins = sorted({p.name for p in inputs if sum(q.name == p.name for q in inputs) > 1})
+    if twins:
+        raise InputError(f"{output}: several inputs are called {', '.join(twins)}; segment them one by one")
+    output.mkdir(parents=True, exist_ok=True)
+    return {path: output / (f"{path.name}{suffix}" if suffix else _result_name(path)) for path in inputs}
+
+
+def _result_name(path: Path) -> str:
+    if path.is_dir():
+        return f"{path.name}.npz"
+    if path.name.endswith(".pcd.bin"):
+        return f"{path.name.removesuffix('.pcd.bin')}_lidarseg.bin"
+    return f"{path.stem}.label" if path.suffix == ".bin" else path.name
 
 
 def check_output(path: Path, output: Path, overwrite: bool) -> None:
@@ -161,24 +208,26 @@ class _Scores(NamedTuple):
     entropy: NDArray[np.float32]
 
 
-def _score(cloud: Cloud, model: nn.Module, card: Card, memory: str | int | None) -> _Scores:
+def _score(cloud: Cloud, model: nn.Module, card: Card, memory: str | int | None, augmented: bool) -> _Scores:
     """Run the model on measured points in metres and carry its scores back from voxels to points."""
     inputs = read_inputs(card.inputs)
-    sample = prepare(cloud, inputs)
     _warn_of_strange(cloud, inputs, card)
-    logits = _run(cloud, sample, model, memory)
-    if not torch.isfinite(logits).all():
-        bad = int((~torch.isfinite(logits)).any(dim=1).sum())
-        raise NonFiniteError(f"{cloud.name}: the model returns NaN for {bad} of {len(logits)} voxels")
-    log_p = torch.log_softmax(logits.float(), dim=1)
-    entropy = -(log_p.exp() * log_p).sum(dim=1)
-    best, number = log_p.max(dim=1)
-    inverse = sample.inverse
-    return _Scores(
-        number[inverse].numpy(),
-        best.exp()[inverse].numpy().astype(np.float32),
-        entropy[inverse].numpy().astype(np.float32),
-    )
+    total: Tensor | None = None
+    seen = views() if augmented else views(1)
+    for view in seen:
+        sample = prepare(view(cloud), inputs)
+        logits = _run(cloud, sample, model, memory)
+        if not torch.isfinite(logits).all():
+            bad = int((~torch.isfinite(logits)).any(dim=1).sum())
+            raise NonFiniteError(f"{cloud.name}: the model returns NaN for {bad} of {len(logits)} voxels")
+        found = logits.float().softmax(dim=1)[sample.inverse]
+        total = found if total is None else total + found
+    if total is None:
+        raise InputError("a prediction needs one view or more")
+    probability = total / len(seen)
+    entropy = -torch.xlogy(probability, probability).sum(dim=1)
+    best, number = probability.max(dim=1)
+    return _Scores(number.numpy(), best.numpy(), entropy.numpy())
 
 
 def _run(cloud: Cloud, sample: Sample, model: nn.Module, memory: str | int | None) -> Tensor:

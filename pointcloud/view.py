@@ -76,6 +76,6 @@ def _open3d() -> Any:
         reason = " ".join(str(error).split())
         raise MissingPackageError(
             f"the viewer needs open3d, which cannot be imported ({reason}); pip install 'geomix[view]', and "
-            "on Linux libgl1 and libusb-1.0-0 from the system; or look at a picture: segment --preview FILE.png"
+            "on Linux libgl1 and libusb-1.0-0 from the system; or draw a picture: segment --preview FILE.png"
         ) from None
     return open3d

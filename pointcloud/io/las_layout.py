@@ -90,6 +90,10 @@ class Layout:
         return bool(self.header[104] & 0x80)
 
     @property
+    def is_copc(self) -> bool:
+        return self.find(COPC_INFO) is not None
+
+    @property
     def record_length(self) -> int:
         return int(struct.unpack_from("<H", self.header, 105)[0])
 
