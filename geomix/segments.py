@@ -11,16 +11,28 @@ Everything is computed by tensor operations: a satellite scene has a million seq
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from geomix.errors import SegmentsError
 
+T = TypeVar("T")
 Window = int | Sequence[int] | None
+
+
+class _kept(Generic[T]):
+    """A property of segments that is computed once."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self.make, self.__doc__ = make, make.__doc__
+
+    def __get__(self, segments: Segments, owner: type) -> T:
+        return segments.keep(self.make.__name__, lambda: self.make(segments))
 
 
 @dataclass(frozen=True)
@@ -81,8 +93,7 @@ class Segments:
         """The odd box of tokens that each token of the grid sees, or None for the whole grid."""
         self.block_length = block_length
         """The length that all blocks share, or None where they differ."""
-        self._chunks: dict[int, Chunks] = {}
-        self._moved: dict[torch.device, Segments] = {}
+        self._kept: dict[Hashable, Any] = {}
 
     # ------------------------------------------------------------------ construction
 
@@ -105,8 +116,7 @@ class Segments:
             raise SegmentsError(
                 f"dense segments need sizes of 0 or more, got batch {batch} and length {length}"
             )
-        cu_seqlens = torch.arange(batch + 1, dtype=torch.int64) * length
-        return cls._build(cu_seqlens, None, causal, block_size, (batch, length))
+        return _dense(batch, length, causal, block_size)
 
     @classmethod
     def packed(
@@ -264,53 +274,53 @@ class Segments:
         """Where the offsets lie."""
         return self.cu_seqlens.device
 
-    @cached_property
+    @_kept
     def max_seqlen(self) -> int:
         """Length of the longest sequence, in positions."""
         if len(self.shape) == 2:
             return self.shape[1]
         return int(self.cu_seqlens.diff().max()) if self.num_sequences else 0
 
-    @cached_property
+    @_kept
     def sequence_of_block(self) -> Tensor:
         """The sequence of each block, [blocks]; of an empty block, one that touches it."""
         found = torch.searchsorted(self.cu_seqlens, self.cu_blocks[:-1], right=True) - 1
         return found.clamp(max=max(self.num_sequences - 1, 0))
 
-    @cached_property
+    @_kept
     def block_of_token(self) -> Tensor:
         """The block of each token, [T]."""
         return _members(self.cu_blocks, self.total)
 
-    @cached_property
+    @_kept
     def sequence_of_token(self) -> Tensor:
         """The sequence of each token, [T]."""
         return _members(self.cu_seqlens, self.total)
 
-    @cached_property
+    @_kept
     def position(self) -> Tensor:
         """The place of each token in its own sequence, counted in positions from 0, [T]."""
         index = torch.arange(self.total, device=self.device)
         return index - self.cu_seqlens[self.sequence_of_token]
 
-    @cached_property
+    @_kept
     def _valid_before(self) -> Tensor:
         """Number of valid tokens before each position, [T + 1]."""
         if self.valid is None:
             return torch.arange(self.total + 1, device=self.device)
         return torch.nn.functional.pad(self.valid.to(torch.int64).cumsum(0), (1, 0))
 
-    @cached_property
+    @_kept
     def valid_index(self) -> Tensor | None:
         """Positions of the valid tokens, [valid], or None where all are."""
         return None if self.valid is None else self.valid.nonzero().squeeze(1)
 
-    @cached_property
+    @_kept
     def count(self) -> Tensor:
         """Number of valid tokens of each sequence, int64, [sequences]."""
         return self._valid_before[self.cu_seqlens].diff()
 
-    @cached_property
+    @_kept
     def visible_count(self) -> Tensor:
         """Number of valid tokens that each block sees, int64, [blocks]."""
         before = self._valid_before
@@ -322,16 +332,17 @@ class Segments:
 
     def chunks(self, size: int) -> Chunks:
         """Cut the blocks (the sequences, in causal mode) into chunks of at most `size` tokens."""
-        if size not in self._chunks:
-            units = self.cu_seqlens if self.is_causal else self.cu_blocks
-            cu, unit = _split(units, size)
-            sequence = unit if self.is_causal or self.is_full else self.sequence_of_block[unit]
-            per_sequence = torch.bincount(sequence, minlength=self.num_sequences)
-            first = per_sequence.cumsum(0) - per_sequence
-            place = torch.arange(unit.numel(), device=unit.device) - first[sequence]
-            longest = int(per_sequence.max()) if per_sequence.numel() else 0
-            self._chunks[size] = Chunks(size, cu, unit, place, per_sequence, longest)
-        return self._chunks[size]
+        return self.keep(("chunks", size), lambda: self._cut(size))
+
+    def _cut(self, size: int) -> Chunks:
+        units = self.cu_seqlens if self.is_causal else self.cu_blocks
+        cu, unit = _split(units, size)
+        sequence = unit if self.is_causal or self.is_full else self.sequence_of_block[unit]
+        per_sequence = torch.bincount(sequence, minlength=self.num_sequences)
+        first = per_sequence.cumsum(0) - per_sequence
+        place = torch.arange(unit.numel(), device=unit.device) - first[sequence]
+        longest = int(per_sequence.max()) if per_sequence.numel() else 0
+        return Chunks(size, cu, unit, place, per_sequence, longest)
 
     # ------------------------------------------------------------------ use
 
@@ -339,19 +350,28 @@ class Segments:
         """Return the same segments with their offsets on `device`; the copy is made once and kept."""
         if device == self.device:
             return self
-        if device not in self._moved:
-            self._moved[device] = Segments(
-                self.cu_seqlens.to(device),
-                self.cu_blocks.to(device),
-                is_causal=self.is_causal,
-                is_full=self.is_full,
-                shape=self.shape,
-                valid=None if self.valid is None else self.valid.to(device),
-                grid_shape=self.grid_shape,
-                window=self.window,
-                block_length=self.block_length,
-            )
-        return self._moved[device]
+        return self.keep(("on", device), lambda: self._move(device))
+
+    def _move(self, device: torch.device) -> Segments:
+        return Segments(
+            self.cu_seqlens.to(device),
+            self.cu_blocks.to(device),
+            is_causal=self.is_causal,
+            is_full=self.is_full,
+            shape=self.shape,
+            valid=None if self.valid is None else self.valid.to(device),
+            grid_shape=self.grid_shape,
+            window=self.window,
+            block_length=self.block_length,
+        )
+
+    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returns, made once for each key: a table that all layers share."""
+        if key not in self._kept:
+            with torch.inference_mode(False):  # a table made in inference must serve training as well
+                self._kept[key] = make()
+        kept: T = self._kept[key]
+        return kept
 
     def check(self, x: Tensor) -> None:
         """Make sure that tokens `x` have the shape that these segments describe.
@@ -369,6 +389,14 @@ class Segments:
         grid = "" if self.grid_shape is None else f", grid {list(self.grid_shape)}, window {self.window}"
         masked = "" if self.valid is None else ", masked"
         return f"Segments({self.num_sequences} sequences, {self.total} tokens, {kind}{grid}{masked})"
+
+
+@lru_cache(maxsize=16)
+def _dense(batch: int, length: int, causal: bool, block_size: int | None) -> Segments:
+    """Build dense segments; kept, for every layer of every batch asks for the same ones."""
+    with torch.inference_mode(False):
+        cu_seqlens = torch.arange(batch + 1, dtype=torch.int64) * length
+        return Segments._build(cu_seqlens, None, causal, block_size, (batch, length))
 
 
 def _offsets(values: Tensor | Sequence[int], name: str) -> Tensor:

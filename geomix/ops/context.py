@@ -21,8 +21,8 @@ BLOCK_CHUNK = 128
 """Tokens summed in a row before the tree of sums begins."""
 CAUSAL_CHUNK = 64
 """Tokens of one scan in causal mode."""
-SLICE_ELEMENTS = 1 << 20
-"""Features worked on at a time: 4 MB in fp32, the second-level cache of two cores."""
+SLICE_ELEMENTS = 1 << 19
+"""Features worked on at a time: 2 MB in fp32, the second-level cache of one core."""
 
 
 class Slice(NamedTuple):
@@ -80,12 +80,9 @@ class BlockContext:
         self.chunks = segments.chunks(BLOCK_CHUNK)
         self.slices = _slices(segments, self.chunks, width)
         self.sums = torch.empty(len(self.chunks), width, dtype=dtype, device=segments.device)
-        first, last = _ends(self.chunks.unit, segments.num_blocks)
-        self.first_chunk, self.last_chunk = first, last
-        counts = segments.visible_count
-        if initial is not None:
-            counts = counts + initial.count[segments.sequence_of_block]
-        self.scale = _scale(counts, normalize, dtype)  # [blocks, 1]
+        self.first_chunk, self.last_chunk = segments.keep("ends", self._ends)
+        owner = segments.sequence_of_block
+        self.scale = _block_scale(segments, owner, initial, normalize, dtype)  # [blocks, 1]
         self.means = self.grads = self.sums
 
     def add(self, part: Slice, phi: Tensor) -> None:
@@ -107,8 +104,12 @@ class BlockContext:
         return self._spread(self.means, part)
 
     def add_grad(self, part: Slice, grad: Tensor) -> None:
-        """Take the gradient of what the tokens of a slice read in, [L, D]; may overwrite it."""
-        self.sums[part.first_chunk : part.stop_chunk] = _slice_sum(self.segments, self.chunks, part, grad)
+        """Take the gradient of what a slice reads in: of its tokens, [L, D], or summed by block, [n, D]."""
+        sums = self.sums[part.first_chunk : part.stop_chunk]
+        if grad.shape[0] == part.length:
+            sums.copy_(_slice_sum(self.segments, self.chunks, part, grad))
+        else:  # blocks of one length: the sum of each goes to its first chunk
+            sums.zero_().view(grad.shape[0], -1, grad.shape[1])[:, 0] = grad
 
     def close_grad(self, grad_total: Tensor) -> Tensor:
         """Join the gradients; return that of `initial.sum`, [sequences, D]."""
@@ -120,6 +121,13 @@ class BlockContext:
     def grad(self, part: Slice) -> Tensor:
         """Return the gradient of the features of a slice, [n, D], n as in `mean`."""
         return self._spread(self.grads, part)
+
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Return the first and the last chunk of each block, [blocks]; of an empty one any."""
+        unit = self.chunks.unit
+        blocks = torch.arange(self.segments.num_blocks + 1, device=unit.device)
+        edges = torch.searchsorted(unit, blocks)
+        return edges[:-1], edges[1:] - 1
 
     def _spread(self, rows: Tensor, part: Slice) -> Tensor:
         length = self.segments.block_length
@@ -143,10 +151,8 @@ class CausalContext:
         self.chunks = segments.chunks(max(1, min(CAUSAL_CHUNK, segments.max_seqlen)))
         self.slices = _slices(segments, self.chunks, width)
         self.sums = torch.empty(len(self.chunks), width, dtype=dtype, device=segments.device)
-        counts = segments.visible_count
-        if initial is not None:
-            counts = counts + initial.count[segments.sequence_of_token]
-        self.scale = _scale(counts, normalize, dtype)  # [T, 1]
+        owner = segments.sequence_of_token
+        self.scale = _block_scale(segments, owner, initial, normalize, dtype)  # [T, 1]
         self.before = self.after = self.sums
         self.token_grads: list[Tensor] = []
 
@@ -261,7 +267,12 @@ class WindowContext:
 
 def _slices(segments: Segments, chunks: Chunks, width: int) -> list[Slice]:
     """Cut the tokens into slices of whole chunks, and of whole blocks where those are short and alike."""
-    total, rows = segments.total, max(BLOCK_CHUNK, SLICE_ELEMENTS // max(width, 1))
+    rows = max(BLOCK_CHUNK, SLICE_ELEMENTS // max(width, 1))
+    return segments.keep(("slices", chunks.size, rows), lambda: _cut_slices(segments, chunks, rows))
+
+
+def _cut_slices(segments: Segments, chunks: Chunks, rows: int) -> list[Slice]:
+    total = segments.total
     if total == 0:
         return []
     length = segments.block_length
@@ -308,6 +319,16 @@ def _masked(rows: Tensor, segments: Segments, part: Slice) -> Tensor:
     return rows.masked_fill(~segments.valid[part.start : part.stop, None], 0.0)
 
 
+def _block_scale(
+    segments: Segments, owner: Tensor, initial: Initial | None, normalize: str, dtype: torch.dtype
+) -> Tensor:
+    """Return the scale of what each block sees, of the sequence `owner`, [blocks, 1]."""
+    if initial is None:
+        key = ("scale", normalize, dtype)
+        return segments.keep(key, lambda: _scale(segments.visible_count, normalize, dtype))
+    return _scale(segments.visible_count + initial.count[owner], normalize, dtype)
+
+
 def _scale(counts: Tensor, normalize: str, dtype: torch.dtype) -> Tensor:
     """Return 1 / count (1 for a sum) and 0 where nothing is seen, [n, 1]."""
     weight = (
@@ -316,12 +337,6 @@ def _scale(counts: Tensor, normalize: str, dtype: torch.dtype) -> Tensor:
         else torch.ones_like(counts, dtype=dtype)
     )
     return torch.where(counts > 0, weight, 0.0)[:, None]
-
-
-def _ends(unit: Tensor, units: int) -> tuple[Tensor, Tensor]:
-    """Return the first and the last chunk of each unit, [units]; those of an empty one are never read."""
-    edges = torch.searchsorted(unit, torch.arange(units + 1, device=unit.device))
-    return edges[:-1], edges[1:] - 1
 
 
 def _take(rows: Tensor, index: Tensor) -> Tensor:

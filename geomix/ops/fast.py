@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from geomix.ops import lowrank
 from geomix.ops.context import Initial, Slice, make_context
-from geomix.ops.functions import ACTIVATIONS, GATES, Pointwise, pick, polynomial, polynomial_slope
+from geomix.ops.functions import polynomial_slope
 from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
+from geomix.ops.slicework import SliceWork, by_head
 from geomix.segments import Segments
 
 
@@ -42,62 +44,7 @@ def observe(x: Tensor, params: MixerParams, segments: Segments, functions: Mixer
     return total
 
 
-class _Work:
-    """The pieces of one call: projections into reused buffers, features, gates."""
-
-    def __init__(self, x: Tensor, params: MixerParams, functions: MixerFunctions, longest: int) -> None:
-        self.x, self.params = x, params
-        self.activation: Pointwise = pick(ACTIVATIONS, functions.activation, "activation")
-        self.gate: Pointwise = pick(GATES, functions.gate, "gate")
-        self.dtype = sum_dtype(x.dtype)
-        self.coeff, self.b_s = params.coeff.to(self.dtype), params.b_s.to(self.dtype)
-        self.longest = longest
-        self._buffers: dict[str, Tensor] = {}
-
-    def buffer(self, name: str, rows: int, width: int) -> Tensor:
-        """Return memory of [rows, width] that is used again for every slice."""
-        if name not in self._buffers:
-            self._buffers[name] = self.x.new_empty(self.longest, width, dtype=self.dtype)
-        return self._buffers[name][:rows]
-
-    def matmul(self, a: Tensor, b: Tensor, name: str) -> Tensor:
-        """Multiply into a named buffer, in the type of `a`, and return it in the type of the sums."""
-        out = self.buffer(name, a.shape[0], b.shape[1])
-        return torch.mm(a, b, out=out) if a.dtype == out.dtype else out.copy_(a @ b)
-
-    def activate(self, part: Slice) -> tuple[Tensor, Tensor]:
-        """Return h and what its backward needs (h itself, or z), [L, D]."""
-        z = self.matmul(self.x[part.start : part.stop], self.params.w_h.T, "z")
-        h = self.activation.forward_(z)
-        return h, z if self.activation.keeps_input else h
-
-    def features(self, part: Slice) -> Tensor:
-        """Return phi of a slice, [L, D]."""
-        h, _ = self.activate(part)
-        return polynomial(h, self.coeff, out=self.buffer("phi", *h.shape))
-
-    def gates(self, part: Slice) -> Tensor:
-        """Return s of a slice, [L, G]."""
-        a = self.matmul(self.x[part.start : part.stop], self.params.w_s.T, "s")
-        return self.gate.forward_(a.add_(self.b_s))
-
-    def gated(self, s: Tensor, mean: Tensor) -> Tensor:
-        """Return g = s * H in the type of the tokens; `mean` has one row for each L / n tokens, [L, D]."""
-        g = self.buffer("g", s.shape[0], mean.shape[1])
-        torch.mul(
-            _by_head(s, mean.shape[0], s.shape[1]),
-            _by_head(mean, mean.shape[0], s.shape[1]),
-            out=_by_head(g, mean.shape[0], s.shape[1]),
-        )
-        return g.to(self.x.dtype)
-
-
-def _by_head(rows: Tensor, groups: int, heads: int) -> Tensor:
-    """View [L, heads * w] as [groups, L / groups, heads, w]; one row a group broadcasts over its tokens."""
-    return rows.view(groups, -1, heads, rows.shape[1] // heads)
-
-
-def _gather(work: _Work, context: Any) -> Tensor:
+def _gather(work: SliceWork, context: Any) -> Tensor:
     """Let the context see the features of all slices; return the sum of each sequence."""
     if context.needs_sums:
         for part in context.slices:
@@ -106,16 +53,18 @@ def _gather(work: _Work, context: Any) -> Tensor:
     return total
 
 
-def _run_forward(work: _Work, context: Any, y: Tensor) -> Tensor:
+def _run_forward(work: SliceWork, context: Any, y: Tensor) -> Tensor:
     total = _gather(work, context)
     b_o = work.params.b_o
     for part in context.slices:
         mean = context.mean(part, work.features(part) if context.needs_features else None)
-        g = work.gated(work.gates(part), mean)
-        if b_o is None:
-            torch.mm(g, work.params.w_o.T, out=y[part.start : part.stop])
+        s, out = work.gates(part), y[part.start : part.stop]
+        if work.is_low_rank(mean, part):
+            out.copy_(lowrank.forward(s, mean, work.params.w_o))
         else:
-            torch.addmm(b_o, g, work.params.w_o.T, out=y[part.start : part.stop])
+            torch.mm(work.gated(s, mean), work.params.w_o.T, out=out)
+        if b_o is not None:
+            out += b_o
     return total
 
 
@@ -137,7 +86,7 @@ class _Mix(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         params = MixerParams(w_h, coeff, w_s, b_s, w_o, b_o)
         context = _context(x, params, segments, functions, initial_sum, initial_count)
-        work = _Work(x, params, functions, max((part.length for part in context.slices), default=0))
+        work = SliceWork(x, params, functions, max((part.length for part in context.slices), default=0))
         y = x.new_empty(x.shape)
         total = _run_forward(work, context, y)
         if segments.valid is not None:
@@ -153,7 +102,7 @@ class _Mix(torch.autograd.Function):
         params = MixerParams(w_h, coeff, w_s, b_s, w_o, b_o)
         segments: Segments = ctx.segments
         context = _context(x, params, segments, ctx.functions, initial_sum, initial_count)
-        work = _Work(x, params, ctx.functions, max((part.length for part in context.slices), default=0))
+        work = SliceWork(x, params, ctx.functions, max((part.length for part in context.slices), default=0))
         if segments.valid is not None:
             dy = dy.masked_fill(~segments.valid[:, None], 0.0)
         grads = _Gradients(work, dy)
@@ -183,7 +132,7 @@ def _context(
 class _Gradients:
     """The gradients of one backward pass, gathered slice by slice."""
 
-    def __init__(self, work: _Work, dy: Tensor | None) -> None:
+    def __init__(self, work: SliceWork, dy: Tensor | None) -> None:
         self.work, self.dy = work, dy
         params, zeros = work.params, work.x.new_zeros
         self.dx = torch.empty_like(work.x, memory_format=torch.contiguous_format)
@@ -202,22 +151,27 @@ class _Gradients:
         work, x, dy = self.work, self.work.x[part.start : part.stop], self.dy[part.start : part.stop]
         mean = context.mean(part, work.features(part) if context.needs_features else None)
         s = work.gates(part)
-        groups, heads = mean.shape[0], s.shape[1]
-        _accumulate(self.dw_o, dy.T, work.gated(s, mean))
-        dg = work.matmul(dy, work.params.w_o, "dg")
-        ds = torch.mul(
-            _by_head(dg, groups, heads),
-            _by_head(mean, groups, heads),
-            out=_by_head(work.buffer("g", *dg.shape), groups, heads),
-        )
-        da = ds.reshape(dg.shape) if heads == dg.shape[1] else ds.sum(-1).view(s.shape)
-        _by_head(dg, 1, heads).mul_(s.view(1, *s.shape, 1))
-        context.add_grad(part, dg)
-        da = work.gate.backward_(da, s)
+        if work.is_low_rank(mean, part):
+            ds, dmean = lowrank.backward(dy, s, mean, work.params.w_o, self.dw_o)
+        else:
+            ds, dmean = self._through_output(dy, s, mean)
+        context.add_grad(part, dmean)
+        da = work.gate.backward_(ds, s)
         self.db_s += da.sum(0)
         da = da.to(x.dtype)
         _accumulate(self.dw_s, da.T, x)
         torch.mm(da, work.params.w_s, out=self.dx[part.start : part.stop])
+
+    def _through_output(self, dy: Tensor, s: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of the gates, [L, G], and of what each token reads, [L, D]."""
+        work, groups, heads = self.work, mean.shape[0], s.shape[1]
+        _accumulate(self.dw_o, dy.T, work.gated(s, mean))
+        dg = work.matmul(dy, work.params.w_o, "dg")
+        product = by_head(work.buffer("g", *dg.shape), groups, heads)
+        torch.mul(by_head(dg, groups, heads), by_head(mean, groups, heads), out=product)
+        ds = product.reshape(dg.shape) if heads == dg.shape[1] else product.sum(-1).view(s.shape)
+        by_head(dg, 1, heads).mul_(s.view(1, *s.shape, 1))
+        return ds, dg
 
     def through_features(self, part: Slice, dphi: Tensor, segments: Segments) -> None:
         """Go back through the polynomial, the activation and the projection of a slice."""
@@ -290,9 +244,9 @@ class _Observe(torch.autograd.Function):
 
 def _observing(
     x: Tensor, w_h: Tensor, coeff: Tensor, segments: Segments, functions: MixerFunctions
-) -> tuple[Any, _Work]:
+) -> tuple[Any, SliceWork]:
     """Prepare a pass that needs no gate."""
     empty = w_h.new_empty(0, x.shape[1])
     params = MixerParams(w_h, coeff, empty, empty.new_empty(0), empty.new_empty(x.shape[1], 0))
     context = _context(x, params, segments, functions, None, None)
-    return context, _Work(x, params, functions, max((part.length for part in context.slices), default=0))
+    return context, SliceWork(x, params, functions, max((part.length for part in context.slices), default=0))

@@ -45,6 +45,15 @@ def test_observing_slices_then_reading_them_equals_one_call() -> None:
     torch.testing.assert_close(encoder.norm(torch.cat(slices)), encoder(x), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("mixer", [POM, ATTENTION])
+def test_inference_mode_leaves_nothing_behind_that_training_trips_over(mixer: dict[str, object]) -> None:
+    encoder, x, packed = Encoder(8, 1, mixer), torch.randn(2, 5, 8), Segments.packed([0, 2, 5])
+    with torch.inference_mode():
+        encoder(x)
+        encoder(x[0], packed)
+    (encoder(x).sum() + encoder(x[0], packed).sum()).backward()
+
+
 def test_contradictions_are_named() -> None:
     with pytest.raises(ConfigError, match="depth is 3, the list has 2"):
         Encoder(8, 3, [POM, POM])

@@ -32,6 +32,7 @@ LAYOUTS = {
     "window wide": lambda: Segments.grid(1, (4, 3), 9),
     "window masked": lambda: Segments.grid(3, (7, 9), (3, 11), valid=_mask(3, 63)),
     "window volume": lambda: Segments.grid(2, (3, 4, 5), 3),
+    "dense short blocks": lambda: Segments.dense(5, 12, block_size=6),
     "one token": lambda: Segments.packed([0, 1]),
     "no token": lambda: Segments.packed([0, 0]),
     "no sequence": lambda: Segments.dense(0, 4),
@@ -184,7 +185,7 @@ def test_slices_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
         Segments.dense(3, 600, causal=True),
     ):
         pom, x, *_ = _case(segments)
-        monkeypatch.setattr("geomix.ops.context.SLICE_ELEMENTS", 1 << 20)
+        monkeypatch.setattr("geomix.ops.context.SLICE_ELEMENTS", 1 << 19)
         leaf = x.clone().requires_grad_()
         whole = fast.mix(leaf, pom.params, segments, pom.functions)[0]
         gradient = torch.autograd.grad(whole.square().sum(), [leaf, *pom.parameters()])
