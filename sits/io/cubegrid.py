@@ -155,12 +155,15 @@ def _axis(values: NDArray[np.float64], where: str) -> tuple[float | None, float]
     exact, centred = values.astype(np.longdouble), places - places.mean(dtype=np.longdouble)
     slope = (centred * (exact - exact.mean())).sum() / (centred * centred).sum()
     start = float(exact.mean() - slope * places.mean(dtype=np.longdouble))
-    # Most rasters are laid out between two edges, so that the step is their distance over the count.
+    # A step is either a number of few digits, or the distance of two edges over the count.
+    candidates = [(round(float(slope), digits), start) for digits in range(10)]
     far = float(start + slope * count)
-    edges = [np.nextafter(far, far - step), far, np.nextafter(far, far + step)]
-    candidates = [(float((edge - start) / count), start) for edge in edges]
+    edges = (np.nextafter(far, far - step), far, np.nextafter(far, far + step))
+    candidates += [(float((edge - start) / count), start) for edge in edges]
     candidates += [(float(slope), start), (float(step), float(values[0] - step / 2))]
     off = [float(np.abs(edge + places * size - values).max()) for size, edge in candidates]
     if step == 0 or min(off) > abs(step) * 0.01:
-        raise InputError(f"{where} is not evenly spaced (off by up to {min(off):.3g} of a step of {step:.6g})")
+        raise InputError(
+            f"{where} is not evenly spaced (off by up to {min(off):.3g} of a step of {step:.6g})"
+        )
     return candidates[int(np.argmin(off))]

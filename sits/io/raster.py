@@ -139,6 +139,6 @@ def _warped(dataset: Any, file: RasterFile, warp: Warp) -> Any:
         resampling=Resampling[warp.resampling],
         src_nodata=nodata,
         nodata=nodata,
-        # Exact positions, so that windows of any size read the same pixels.
-        tolerance=0,
+        # Near to exact positions, so that windows of any size read the same pixels; GDAL refuses 0.
+        tolerance=1e-6,
     )

@@ -54,7 +54,14 @@ def read_items(path: Path) -> list[pystac.Item]:
     for feature in features:
         try:
             items.append(pystac.Item.from_dict(feature, migrate=True, preserve_dict=False))
-        except (pystac.STACError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (
+            pystac.STACError,
+            pystac.STACTypeError,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as error:
             raise FormatError(f"{path}: is no STAC item or item collection ({error})") from error
     return items
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rioxarray  # noqa: F401 - gives xarray objects their .rio
 import xarray as xr
 from numpy.typing import NDArray
 from torch import nn
