@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from geomix.errors import InputError, MissingFileError
+from geomix.errors import InputError
 from geomix.metrics import EditDistance
 from geomix.progress import progress
 from htr.charset import clean_label
 from htr.data import Sample
-from htr.io.images import SUFFIXES, PageImage, read_images
+from htr.io.images import PageImage, read_images
 from htr.io.pages import read_lines
+from htr.layout.samples import TruePage
 from htr.layout.score import match_lines
 from htr.page import Line, Page
 from htr.predict import PageOptions, Reader, find_page, read_page
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TruePage:
-    """A page image and the XML with its true lines and texts."""
-
-    image: Path
-    truth: Path
 
 
 class PageScore:
@@ -141,42 +133,11 @@ def evaluate_lines(
     return {**total.scores(), "by_set": {name: score.scores() for name, score in sorted(groups.items())}}
 
 
-def true_pages(paths: Iterable[str | Path]) -> list[TruePage]:
-    """The page images in folders, or given one by one, that have an XML file of the same name beside them.
-
-    Raises:
-        MissingFileError: if a path does not exist, or an image given by name has no XML.
-        InputError: if a folder holds no such pair.
-    """
-    pages: list[TruePage] = []
-    for given in map(Path, paths):
-        if given.is_dir():
-            images = sorted(file for file in given.iterdir() if file.suffix.lower() in SUFFIXES)
-            found = [
-                TruePage(file, file.with_suffix(".xml"))
-                for file in images
-                if file.with_suffix(".xml").is_file()
-            ]
-            if not found:
-                raise InputError(
-                    f"{given}: holds no page image with a PAGE or ALTO file of the same name beside it"
-                )
-            pages += found
-        elif not given.is_file():
-            raise MissingFileError(f"{given}: there is no such file or folder")
-        elif not given.with_suffix(".xml").is_file():
-            raise MissingFileError(
-                f"{given}: has no truth beside it; put PAGE or ALTO at {given.with_suffix('.xml')}"
-            )
-        else:
-            pages.append(TruePage(given, given.with_suffix(".xml")))
-    return pages
-
-
 def _read(page: TruePage, options: PageOptions | None) -> tuple[PageImage, Page]:
     truth = read_lines(page.truth)
     limit = (options or PageOptions()).max_pixels
-    image = next(read_images(page.image, limit, (truth.width, truth.height)))
+    size = (truth.width, truth.height) if truth.size_known else None
+    image = next(read_images(page.image, limit, size))
     return image, find_page(image, truth, options)
 
 

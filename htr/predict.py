@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from geomix.checkpoint import load_model
+from geomix.checkpoint import bundled_models, load_model
 from geomix.device import choose_device
-from geomix.errors import InputError
+from geomix.errors import InputError, MissingFileError
 from htr.bidi import base_direction, logical_order, to_logical
 from htr.io.images import MAX_PIXELS, Grey, PageImage, array_to_grey, read_images, to_grey
 from htr.io.pages import read_lines
@@ -22,6 +22,7 @@ from htr.layout.crop import Crop, cut, holds_several_lines
 from htr.layout.detect import detect_lines
 from htr.layout.ink import Polarity, upright_polarity
 from htr.layout.order import reading_order
+from htr.layout.samples import HEIGHT
 from htr.page import Direction, Line, Page, box_polygon
 from htr.recognise import Transcription, transcribe_lines
 
@@ -37,8 +38,6 @@ Reader = Callable[[Sequence[Grey]], Sequence[Transcription]]
 """Line images, dark on light, to what they say: one result an image, in the order of the image."""
 
 DEFAULT_MODEL = "small"
-CROP_HEIGHT = 64
-"""Height at which lines are cut out, px; the model's own preprocessing scales them on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,7 @@ class PageOptions:
 
 def transcribe(
     image: ImageLike,
-    model: nn.Module | str | Path = DEFAULT_MODEL,
+    model: nn.Module | str | Path | None = None,
     *,
     lines: Page | str | Path | None = None,
     options: PageOptions | None = None,
@@ -73,7 +72,7 @@ def transcribe(
 
     Args:
         image: a file with one page, a Pillow image, or an array [H, W] or [H, W, 3].
-        model: the name of a bundled model, a .safetensors file, or a loaded model.
+        model: the name of a bundled model, a .safetensors file, or a loaded model; bundled if None.
         lines: where the lines are, as a page or a PAGE, ALTO or JSON file; found in the image if not given.
         options: how lines are found and put in order.
         lm: a character language model for the beam search.
@@ -87,7 +86,7 @@ def transcribe(
         GeomixError: if the image, the lines or the model cannot be read.
     """
     chosen = options or PageOptions()
-    reader = model_reader(load(model, device), lm=lm, beam=beam)
+    reader = model_reader(load(default_model() if model is None else model, device), lm=lm, beam=beam)
     given = _given(lines)
     page_image = _one_page(image, chosen.max_pixels, given)
     return read_page(page_image, reader, find_page(page_image, given, chosen), chosen)
@@ -110,11 +109,23 @@ def transcribe_file(
     """
     chosen = options or PageOptions()
     given = _given(lines)
-    size = (given.width, given.height) if given is not None else None
+    size = (given.width, given.height) if given is not None and given.size_known else None
     for image in read_images(path, chosen.max_pixels, size):
         if given is not None and image.frames > 1:
             raise InputError(f"{path}: has {image.frames} pages, but {lines} describes one; split the file")
         yield image, read_page(image, reader, find_page(image, given, chosen), chosen)
+
+
+def default_model() -> str:
+    """The name of the bundled model that is used where none is asked for.
+
+    Raises:
+        MissingFileError: if no model is bundled.
+    """
+    names = [name for name, _ in bundled_models("htr")]
+    if not names:
+        raise MissingFileError("no model for handwriting is bundled; give one with --model FILE")
+    return DEFAULT_MODEL if DEFAULT_MODEL in names else names[0]
 
 
 def load(model: nn.Module | str | Path, device: Literal["auto", "cpu", "cuda"] = "auto") -> nn.Module:
@@ -220,7 +231,7 @@ def _with_text(
 def _cut(pixels: Grey, line: Line, path: str) -> Crop | str:
     """The line cut out, or why that cannot be done."""
     try:
-        crop = cut(pixels, line, CROP_HEIGHT)
+        crop = cut(pixels, line, HEIGHT)
     except InputError as error:
         log.warning("%s: %s; its text stays empty", path, error)
         return line.error or str(error)
@@ -241,7 +252,8 @@ def _one_page(image: ImageLike, max_pixels: int, given: Page | None) -> PageImag
     if isinstance(image, PageImage):
         return image
     if isinstance(image, str | Path):
-        pages = read_images(image, max_pixels, (given.width, given.height) if given is not None else None)
+        size = (given.width, given.height) if given is not None and given.size_known else None
+        pages = read_images(image, max_pixels, size)
         first = next(pages)
         if first.frames > 1:
             raise InputError(f"{image}: has {first.frames} pages; read them with `transcribe_file`")

@@ -1,0 +1,12 @@
+"""`geomix htr VERB`: the words for what the domain can do."""
+
+from cyclopts import App
+
+from htr.cli import learn, lines, transcribe
+
+app = App(name="htr", help="Scanned handwritten pages to text, PAGE XML and ALTO.")
+app.command(transcribe.transcribe)
+app.command(lines.lines)
+app.command(learn.train)
+app.command(learn.evaluate)
+app.command(learn.import_model, name="import")

@@ -1,0 +1,184 @@
+"""The verbs that train, judge and import models."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from geomix.options import DeviceOption, Json, Overwrite, Quiet
+
+if TYPE_CHECKING:
+    from htr.data import Sample
+
+Data = Annotated[
+    tuple[Path, ...],
+    Parameter(
+        name="--data",
+        negative="",
+        help="Tars of line images, or folders of page images with PAGE or ALTO files of the same names.",
+    ),
+]
+
+
+def train(
+    config: str,
+    /,
+    *,
+    data: Data,
+    output: Annotated[
+        Path | None,
+        Parameter(
+            name=["--output", "-o"],
+            help="Folder of the run: checkpoints, log, model; runs/NAME if not given.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        Parameter(name="--model", help="Go on from a bundled model or a .safetensors file: fine-tuning."),
+    ] = None,
+    charset: Annotated[
+        Literal["keep", "union", "new"],
+        Parameter(
+            help="For fine-tuning: keep the model's characters, add new ones, or take those of the data."
+        ),
+    ] = "union",
+    resume: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Go on with the run in the folder.")
+    ] = False,
+    max_minutes: Annotated[float | None, Parameter(help="Stop in time; the run can be resumed.")] = None,
+    device: DeviceOption = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Train a model from a configuration, by its name (`geomix config list htr`) or a YAML file.
+
+    The best model is written as one file with its card. With --model it learns on from there: a few pages of
+    your own hand are the best remedy for a hand or a language that the bundled model reads badly.
+    """
+    from htr.experiment import train as run
+
+    folder = output or Path("runs") / Path(config).stem
+    print(
+        run(
+            config,
+            folder,
+            data,
+            start=model,
+            charset=charset,
+            resume=resume,
+            max_minutes=max_minutes,
+            device=device,
+        )
+    )
+
+
+def evaluate(
+    *,
+    data: Data,
+    model: Annotated[
+        str | None,
+        Parameter(
+            name="--model",
+            help="Name of a bundled model or a .safetensors file; the bundled one if not given.",
+        ),
+    ] = None,
+    split: Literal["train", "val", "test", "all"] = "val",
+    given_lines: Annotated[
+        bool,
+        Parameter(
+            negative="", show_default=False, help="For pages: read the true lines instead of finding any."
+        ),
+    ] = False,
+    lm: Annotated[Path | None, Parameter(help="Plain text for a character language model.")] = None,
+    beam: Annotated[
+        int | None, Parameter(help="Texts kept at each step; 1 is fastest, 16 with --lm.")
+    ] = None,
+    device: DeviceOption = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Score a model on line images or on whole pages with known text; the keys are those of its card.
+
+    Tars are split by page as their index says. Pages in folders named train, val or test belong to that
+    split; all others count for every split. `cer` is all edits through all characters, text in NFC; `wer`
+    counts words between spaces, `wer_punctuation` punctuation marks as words of their own. On pages `cer`
+    compares the whole text in reading order, `cer_matched` only the true lines.
+    """
+    from geomix.errors import InputError
+    from geomix.report import flat, json_text, table
+    from htr.lm import CharacterModel
+    from htr.predict import default_model, load, model_reader
+
+    tars = [path for path in data if path.suffix == ".tar"]
+    pages = [path for path in data if path.suffix != ".tar"]
+    if tars and pages:
+        raise InputError(
+            "--data: tars of lines and pages have figures of their own; evaluate them in two calls"
+        )
+    language = CharacterModel.from_file(lm) if lm is not None else None
+    reader = model_reader(load(model or default_model(), device), lm=language, beam=beam)
+    lines = _score_lines(tars, split, reader) if tars else None
+    figures = lines or _score_pages(pages, split, reader, given_lines)
+    print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
+
+
+def _score_lines(tars: list[Path], split: str, reader: Any) -> dict[str, Any]:
+    from htr.data import cross_split_hands, read_tar, writer
+    from htr.evaluate import evaluate_lines
+
+    samples = [sample for path in tars for sample in read_tar(path)]
+    shared = {
+        source: cross_split_hands(s for s in samples if s.source == source)
+        for source in {s.source for s in samples}
+    }
+
+    def unshared(sample: "Sample") -> str | None:
+        hands = shared[sample.source]
+        return f"{sample.source}_new_hands" if hands and writer(sample.page) not in hands else None
+
+    chosen = [sample for sample in samples if split in ("all", sample.split)]
+    return evaluate_lines(chosen, reader, unshared)
+
+
+def _score_pages(paths: list[Path], split: str, reader: Any, given_lines: bool) -> dict[str, Any]:
+    from geomix.errors import InputError
+    from htr.evaluate import evaluate_pages
+    from htr.layout.samples import SPLITS, true_pages
+
+    pages = [
+        page
+        for page in true_pages(paths)
+        if split in ("all", page.split) or page.image.parent.name not in SPLITS
+    ]
+    if not pages:
+        raise InputError(f"none of the pages belongs to the split {split!r}; choose another --split")
+    return evaluate_pages(pages, reader, given_lines=given_lines)
+
+
+def import_model(
+    checkpoint: Path,
+    /,
+    *,
+    output: Annotated[
+        Path, Parameter(name=["--output", "-o"], help="The model file to write, .safetensors.")
+    ],
+    charset: Annotated[
+        Path,
+        Parameter(
+            help="Text file with the characters in the order of the classes, on one line; HTR-VT keeps them "
+            "nowhere, its training labels sorted give them."
+        ),
+    ],
+    licence: Annotated[str, Parameter(help="Licence of the weights, for the card.")] = "unknown",
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn a published HTR-VT checkpoint into a model file of geomix. Nothing in it is executed."""
+    from geomix.errors import MissingFileError
+    from htr.charset import Charset
+    from htr.importer import import_htr_vt
+
+    if not charset.is_file():
+        raise MissingFileError(f"{charset}: there is no such file with the characters")
+    characters = charset.read_text(encoding="utf-8").rstrip("\r\n").removeprefix("\ufeff")
+    import_htr_vt(checkpoint, output, Charset(characters), licence=licence, overwrite=overwrite)
+    print(output)

@@ -1,0 +1,83 @@
+"""Options that several verbs of this domain share."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from htr.predict import PageOptions
+
+Lines = Annotated[
+    Path | None,
+    Parameter(
+        name="--lines",
+        help="PAGE, ALTO or JSON whose lines and order are used as they are; for many pages a folder with "
+        "one file of the same name each.",
+    ),
+]
+Format = Literal["txt", "page", "alto", "json"]
+TextDirection = Annotated[
+    Literal["auto", "ltr", "rtl"],
+    Parameter(
+        name="--direction", help="How the text runs; auto takes it from the file, else from the letters."
+    ),
+]
+InkPolarity = Annotated[
+    Literal["auto", "dark", "light"],
+    Parameter(name="--ink", help="Whether the ink is dark on light or light on dark; auto finds out."),
+]
+Merge = Annotated[bool, Parameter(name="--merge", help="Join pieces of writing that lie on one line.")]
+ReadingOrder = Annotated[
+    Literal["given", "columns"],
+    Parameter(
+        name="--reading-order", help="For lines from a file: keep their order, or sort them by columns."
+    ),
+]
+MaxPixels = Annotated[
+    str | None,
+    Parameter(
+        name="--max-pixels", help="Largest page, width times height, such as 500MP; 300MP if not given."
+    ),
+]
+
+
+def page_options(
+    direction: Literal["auto", "ltr", "rtl"] = "auto",
+    ink: Literal["auto", "dark", "light"] = "auto",
+    merge: bool = True,
+    reading_order: Literal["given", "columns"] = "given",
+    single_line: bool = False,
+    max_pixels: str | None = None,
+) -> "PageOptions":
+    """The flags of a verb as the one value that the rooms below take."""
+    from htr.predict import PageOptions
+
+    return PageOptions(
+        direction=direction,
+        polarity=ink,
+        merge=merge,
+        order=reading_order,
+        single_line=single_line,
+        max_pixels=pixels(max_pixels),
+    )
+
+
+def pixels(text: str | None) -> int:
+    """A number of pixels, such as `500MP` or `300000000`; the default for None.
+
+    Raises:
+        InputError: if it is no number.
+    """
+    import re
+
+    from geomix.errors import InputError
+    from htr.io.images import MAX_PIXELS
+
+    if text is None:
+        return MAX_PIXELS
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(MP|GP)?\s*", text, re.IGNORECASE)
+    if found is None or float(found.group(1)) <= 0:
+        raise InputError(f"--max-pixels {text!r}: give a number of pixels such as 500MP")
+    unit = {"mp": 1_000_000, "gp": 1_000_000_000}.get((found.group(2) or "").lower(), 1)
+    return int(float(found.group(1)) * unit)
