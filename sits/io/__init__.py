@@ -6,6 +6,7 @@ from pathlib import Path
 import xarray as xr
 
 from geomix.errors import UnsupportedError
+from sits.io.check import checked
 from sits.io.cube import open_cube, open_xarray
 from sits.io.find import expand, kind_of, rasters_in
 from sits.io.geotiff import open_rasters
@@ -48,17 +49,17 @@ def open_series(inputs: Inputs, options: ReadOptions | None = None) -> TimeSerie
         return open_xarray(inputs, options)
     paths = expand([inputs] if isinstance(inputs, (str, Path)) else inputs)
     kind = kind_of(paths)
-    if kind == "cube":
-        return open_cube(paths[0], options)
-    if kind == "stac":
-        return open_stac(paths[0], options)
-    if kind == "patch":
-        return open_patch(paths[0], options)
     if kind == "pastis":
         return _only_patch(paths[0], options)
+    if kind == "patch":
+        return open_patch(paths[0], options)
+    if kind == "cube":
+        return checked(open_cube(paths[0], options), options)
+    if kind == "stac":
+        return checked(open_stac(paths[0], options), options)
     files, chosen = rasters_in(paths)
     name = str(paths[0]) if len(paths) == 1 else None
-    return open_rasters(files, options, chosen, name)
+    return checked(open_rasters(files, options, chosen, name), options)
 
 
 def _only_patch(path: Path, options: ReadOptions) -> TimeSeries:

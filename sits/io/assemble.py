@@ -12,6 +12,7 @@ from rasterio.windows import Window as RasterWindow
 
 from geomix.errors import InputError
 from sits.bands import BANDS
+from sits.dates import format_dates
 from sits.grid import Grid
 from sits.io.inspect import RasterInfo
 from sits.io.raster import RasterBand, RasterFile, Warp, unreadable
@@ -75,8 +76,9 @@ def _series_of(
         )
         for day, group in grouped
     )
-    for acquisition in acquisitions:
-        log.info("%s: %s offset %s", name, acquisition.date, acquisition.offset)
+    for offset in dict.fromkeys(one.offset for one in acquisitions):
+        days = [one.date for one in acquisitions if one.offset == offset]
+        log.info("%s: offset %s: %s", name, offset, format_dates(days))
     notes = {"scale": scale_note} | ({"level": level} if level else {})
     source = SceneSource(tuple(group for _, group in grouped), name)
     return TimeSeries(grid, acquisitions, bands, source, name, notes)

@@ -57,14 +57,19 @@ def _key(part: Part) -> str:
 
 def _named(files: Sequence[Path], options: ReadOptions, chosen: set[Path]) -> list[Part]:
     parts = []
+    passed: list[Path] = []
     for file in files:
         info = inspect(file)
         info = replace(info, grid=with_crs(info.grid, options.crs, str(file)))
         named = options.band_names is not None or any(identify(label) for label in info.labels)
         if not named and (file not in chosen or (len(info.labels) == 1 and len(files) > 1)):
-            log.warning("%s: holds no band with a name that is known and is passed over", file)
+            passed.append(file)
         else:
             parts.append(Part(info, name_bands(info.labels, options.band_names, str(file))))
+    if passed:
+        more = f" and {len(passed) - 3} more" if len(passed) > 3 else ""
+        names = ", ".join(map(str, passed[:3]))
+        log.warning("%s%s: holds no band with a name that is known and is passed over", names, more)
     return parts
 
 

@@ -74,33 +74,20 @@ def test_padding_dates_change_nothing(mixer, causal):
 def test_a_place_without_dates_is_finite_and_its_neighbours_do_not_listen_to_it():
     model = make(window=3)
     values, days, valid = series()
-    logits = run(model, values, days, valid)
-    assert logits.isfinite().all()
-    with torch.no_grad():  # what a place without dates would say, had it a voice
-        model.class_tokens += 100 * torch.randn_like(model.class_tokens)
-    seen = valid.any(1, keepdim=True)
-    assert not seen.all()
-    cut = make(window=3)
-    alone = run(cut, values[..., :4], days, valid[..., :4])
-    assert alone.isfinite().all()
     hidden = valid.clone()
-    hidden[..., 8:] = False  # a whole side unseen: the rest must read as if the scene ended there
-    torch.testing.assert_close(
-        run(cut, values, days, hidden)[..., :8],
-        run(cut, values[..., :8], days, hidden[..., :8]),
-        atol=1e-5,
-        rtol=0,
-    )
+    hidden[..., 8:] = False
+    logits = run(model, values, days, hidden)
+    assert logits.isfinite().all()
+    alone = run(model, values[..., :8], days, hidden[..., :8])  # as if the scene ended there
+    torch.testing.assert_close(logits[..., :8], alone, atol=1e-5, rtol=0)
 
 
 def test_a_patch_of_mixed_validity_takes_the_mean_of_its_valid_pixels():
     model = make()
     values, days, valid = series(2, 2)
     valid[:] = True
-    values[0, 0, :, 0, 1] = values[0, 0, :, [0, 1, 1], [0, 0, 1]].mean(-1) if False else 0
-    three = torch.stack([values[0, 0, :, 0, 0], values[0, 0, :, 1, 0], values[0, 0, :, 1, 1]]).mean(0)
     filled = values.clone()
-    filled[0, 0, :, 0, 1] = three
+    filled[0, 0, :, 0, 1] = (values[0, 0, :, 0, 0] + values[0, 0, :, 1, 0] + values[0, 0, :, 1, 1]) / 3
     hole = valid.clone()
     hole[0, 0, 0, 1] = False
     torch.testing.assert_close(run(model, values, days, hole), run(model, filled, days, valid))
