@@ -16,7 +16,7 @@ from torch import Tensor
 from geomix.config import Config, hint, parse_config
 from geomix.errors import InputError
 from pointcloud.cloud import Cloud
-from pointcloud.data.surroundings import height_above_lowest, shape_of_surroundings
+from pointcloud.data.surroundings import height_above_opening, shape_of_surroundings
 from pointcloud.voxels import relative, voxel_mean, voxelize
 
 Array = NDArray[Any]
@@ -29,12 +29,13 @@ class Inputs(Config):
     """Edge of a voxel, metres."""
     features: tuple[str, ...]
     """Groups of features: `coord` (metres from the middle of the cloud), `offset` (place in the voxel),
-    `height` (above the lowest point around), `shape` (line, plane or volume, and slope), `intensity`,
+    `height` (above the ground around), `shape` (line, plane or volume, and slope), `intensity`,
     `returns`, `color`, `nir`, `normal`."""
     optional: tuple[str, ...] = ()
     """Groups that a cloud may lack: they are 0 then, and one more channel each says whether it is there."""
     height_radii: tuple[float, ...] = (2.0, 8.0, 25.0)
-    """How far `height` looks for the lowest point, metres, one channel each."""
+    """`height` is above the ground that is left when everything narrower than twice this is taken off,
+    metres, one channel each."""
     shape_voxel: float = Field(default=0.5, gt=0)
     """`shape` looks at a box of 3 x 3 x 3 of these, metres."""
     intensity: Literal["scan", "file"] = "scan"
@@ -85,9 +86,9 @@ def _offset(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
 
 
 def _height(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
-    heights = height_above_lowest(local, inputs.height_radii)
+    heights = height_above_opening(local, inputs.height_radii)
     # Half a metre decides near the ground and not at all in a crown.
-    return np.log1p(heights)
+    return np.asarray(np.sign(heights) * np.log1p(np.abs(heights)))
 
 
 def _shape(cloud: Cloud, local: Array, inputs: Inputs) -> Array:

@@ -11,21 +11,24 @@ from pointcloud.voxels import voxelize
 
 Array = NDArray[Any]
 
-_CELL = 1.0
+_CELL = 0.5
 """Edge of a cell of the height map, metres; larger where the cloud is too wide."""
 _MOST_CELLS = 4096
 """Cells along an axis of the height map."""
 
 
-def height_above_lowest(local: Array, radii: tuple[float, ...]) -> Array:
-    """Height above the lowest point within a square around each point.
+def height_above_opening(local: Array, radii: tuple[float, ...]) -> Array:
+    """Height above the ground that is left when everything narrower than a square is taken off.
+
+    The lowest point of each square, then the highest of these within a square: a slope stays a slope, a
+    bush disappears, and a house disappears once the square is wider than it.
 
     Args:
         local: coordinates from the lower corner of the cloud, metres, [N, 3].
         radii: half edges of the squares, metres.
 
     Returns:
-        Metres, 0 or more, [N, radii].
+        Metres, [N, radii]; negative below that ground.
     """
     if len(local) == 0:
         return np.zeros((0, len(radii)))
@@ -35,13 +38,15 @@ def height_above_lowest(local: Array, radii: tuple[float, ...]) -> Array:
     shape = column.max(axis=0) + 1
     lowest = np.full(tuple(shape), np.inf)
     np.minimum.at(lowest, (column[:, 0], column[:, 1]), local[:, 2])
-    ground = torch.from_numpy(-lowest)[None]
+    depth = torch.from_numpy(-lowest)[None]
     heights = []
     for radius in radii:
         reach = max(round(radius / cell), 0)
-        highest = _running_max(_running_max(ground, reach), reach)
-        near = -highest[0].numpy()[column[:, 0], column[:, 1]]
-        heights.append(local[:, 2] - near)
+        eroded = -_running_max(_running_max(depth, reach), reach)
+        # Squares without any point say nothing.
+        eroded[torch.isinf(eroded)] = -torch.inf
+        ground = _running_max(_running_max(eroded, reach), reach)
+        heights.append(local[:, 2] - ground[0].numpy()[column[:, 0], column[:, 1]])
     return np.stack(heights, axis=1)
 
 

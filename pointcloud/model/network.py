@@ -192,7 +192,8 @@ class PPoMv3(nn.Module):
 
 def _drops(depths: tuple[int, ...], highest: float) -> list[list[float]]:
     """Drop rates a stage, rising evenly from 0 to `highest`."""
-    rates = torch.linspace(0, highest, sum(depths)).tolist()
+    blocks = sum(depths)
+    rates = [highest * i / max(blocks - 1, 1) for i in range(blocks)]
     starts = [sum(depths[:stage]) for stage in range(len(depths))]
     return [rates[start : start + depth] for start, depth in zip(starts, depths, strict=True)]
 

@@ -104,15 +104,7 @@ class Stage:
         scatter = torch.arange(len(self), device=count.device) + moved[self.batch]
         if along is not None:
             gather, scatter = along[0][gather], scatter[along[1]]
-        cu_windows = torch.cat([start, _inner_starts(start, padded, patch_size)]).sort().values
-        return Context(Segments.packed(cu_windows), gather, scatter)
-
-
-def _inner_starts(start: Tensor, padded: Tensor, patch_size: int) -> Tensor:
-    windows = padded // patch_size
-    cloud = torch.repeat_interleave(torch.arange(len(padded), device=padded.device), windows)
-    number = torch.arange(len(cloud), device=padded.device) - (windows.cumsum(0) - windows)[cloud]
-    return start[cloud] + number * patch_size
+        return Context(Segments.packed(even_windows(start, patch_size)), gather, scatter)
 
 
 def even_windows(cu_seqlens: Tensor, patch_size: int) -> Tensor:
