@@ -48,21 +48,25 @@ def logical_order(text: str, base: Direction) -> tuple[list[int], list[int]]:
 
     The algorithm is not its own inverse: the order is guessed, shown, and corrected until the display fits.
     """
-    order = list(range(len(text)))
+    # A letter and its marks move together.
+    heads = [i for i, c in enumerate(text) if i == 0 or unicodedata.bidirectional(c) != "NSM"]
+    letters = "".join(text[i] for i in heads)
+    order = list(range(len(letters)))
     if base == "rtl":
         order.reverse()
-    levels = [0 if base == "ltr" else 1] * len(text)
+    levels = [0 if base == "ltr" else 1] * len(letters)
     for _ in range(_ROUNDS):
-        guess = [text[i] for i in order]
-        levels = _levels("".join(_shown(c, level) for c, level in zip(guess, levels, strict=True)), base)
-        shown = _display_order("".join(guess), levels)
-        following = [0] * len(text)
-        for place, source in enumerate(shown):
+        guess = "".join(_shown(letters[i], level) for i, level in zip(order, levels, strict=True))
+        levels = _levels(guess, base)
+        following = [0] * len(letters)
+        for place, source in enumerate(_display_order(guess, levels)):
             following[source] = place
         if following == order:
             break
         order = following
-    return order, levels
+    ends = [*heads[1:], len(text)]
+    parts = [(range(heads[i], ends[i]), level) for i, level in zip(order, levels, strict=True)]
+    return [place for part, _ in parts for place in part], [level for part, level in parts for _ in part]
 
 
 def _shown(character: str, level: int) -> str:
