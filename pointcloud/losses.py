@@ -5,9 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from geomix.errors import InputError
-
-IGNORE = -1
-"""The label of points that no loss and no score counts."""
+from pointcloud.data.labels import IGNORE
 
 
 def check_labels(labels: Tensor, classes: int) -> None:

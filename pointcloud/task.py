@@ -22,6 +22,7 @@ from geomix.train import fit, restore
 from pointcloud.augment import views
 from pointcloud.cloud import Cloud
 from pointcloud.data import (
+    IGNORE,
     LABEL,
     Batch,
     CloudData,
@@ -36,7 +37,7 @@ from pointcloud.data import (
     read_inputs,
 )
 from pointcloud.experiment import PointcloudConfig
-from pointcloud.losses import IGNORE, segmentation_loss
+from pointcloud.losses import segmentation_loss
 from pointcloud.model import PPoMv3
 
 log = logging.getLogger(__name__)

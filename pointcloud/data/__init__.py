@@ -2,10 +2,11 @@
 
 from pointcloud.data.batches import Batch, CloudData, CropConfig, Crops, Whole, collate, prepare_labelled
 from pointcloud.data.inputs import Inputs, Sample, features, missing_fields, prepare, read_inputs
-from pointcloud.data.labels import LabelMap
+from pointcloud.data.labels import IGNORE, LabelMap
 from pointcloud.data.sources import LABEL, DataConfig, LabelledCloud, Splits, open_splits
 
 __all__ = [
+    "IGNORE",
     "LABEL",
     "Batch",
     "CloudData",

@@ -18,8 +18,8 @@ from geomix.errors import InputError
 from pointcloud.augment import Augment, augment
 from pointcloud.cloud import Cloud
 from pointcloud.data.inputs import Inputs, Sample, prepare
+from pointcloud.data.labels import IGNORE
 from pointcloud.data.sources import LABEL, LabelledCloud
-from pointcloud.losses import IGNORE
 
 _KEPT_CLOUDS = 32
 

@@ -28,8 +28,9 @@ class Inputs(Config):
     voxel: float = Field(gt=0)
     """Edge of a voxel, metres."""
     features: tuple[str, ...]
-    """Groups of features: `coord` (metres from the middle of the cloud), `offset` (place in the voxel),
-    `height` (above the ground around), `shape` (line, plane or volume, and slope), `intensity`,
+    """Groups of features: `coord` (metres from the middle of the cloud), `sensor` (coordinates of the file,
+    for imported weights: the only group that depends on where the cloud lies), `offset` (place in the
+    voxel), `height` (above the ground around), `shape` (line, plane or volume, and slope), `intensity`,
     `returns`, `color`, `nir`, `normal`."""
     optional: tuple[str, ...] = ()
     """Groups that a cloud may lack: they are 0 then, and one more channel each says whether it is there."""
@@ -80,6 +81,10 @@ def _coord(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
     return np.asarray(local - high * np.array([0.5, 0.5, 0.0]))
 
 
+def _sensor(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
+    return cloud.coord
+
+
 def _offset(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
     steps = local / inputs.voxel
     return np.asarray(steps - np.floor(np.round(steps * 65536) / 65536) - 0.5)
@@ -119,6 +124,7 @@ def _column(name: str) -> Callable[[Cloud, Array, Inputs], Array]:
 
 _GROUPS: dict[str, _Group] = {
     "coord": _Group(3, _coord),
+    "sensor": _Group(3, _sensor),
     "offset": _Group(3, _offset),
     "height": _Group(3, _height),
     "shape": _Group(5, _shape),

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomix.errors import InputError
-from pointcloud.losses import IGNORE
+
+IGNORE = -1
+"""The class number of points that no loss and no score counts."""
 
 
 @dataclass(frozen=True)

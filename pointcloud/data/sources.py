@@ -17,7 +17,7 @@ from pointcloud.data.scannet import read_scene, scenes
 from pointcloud.synthetic import town
 
 LABEL = "label"
-"""The field of a labelled cloud that holds class numbers, or `losses.IGNORE`."""
+"""The field of a labelled cloud that holds class numbers, or `IGNORE`."""
 
 
 class FileData(Config):

@@ -213,7 +213,7 @@ def test_pooling_equals_a_dictionary() -> None:
 def test_published_windows_borrow_the_points_before_them() -> None:
     count, patch = 10, 4
     grid = torch.stack([torch.arange(count), torch.zeros(count).long(), torch.zeros(count).long()], dim=1)
-    stage, order = first_stage(grid, torch.tensor([0, 3, count]), ("z",), published=True)
+    stage, _ = first_stage(grid, torch.tensor([0, 3, count]), ("z",), published=True)
     context = stage.context("z", patch)
     # A cloud of 3 in one short window; 7 in two full ones, the second filled with points 2 to 3 of the first.
     assert context.segments.cu_seqlens.tolist() == [0, 3, 7, 11]
