@@ -362,7 +362,7 @@ def _blocks_of_days(seen: Tensor, days: Tensor, classes: int) -> Segments:
     counts.scatter_add_(1, block, seen.to(torch.int64))
     counts[:, -1] = classes
     cu_blocks = torch.nn.functional.pad(counts.flatten().cumsum(0), (1, 0))
-    return Segments.packed(cu_blocks[:: days.shape[1] + 1], cu_blocks)
+    return Segments.packed(cu_blocks[:: days.shape[1] + 1].contiguous(), cu_blocks)
 
 
 def _pad(values: Tensor, valid: Tensor, unit: int) -> tuple[Tensor, Tensor]:

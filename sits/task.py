@@ -122,7 +122,7 @@ def train(
         if series
     }
     file = folder / f"{config.name}.safetensors"
-    save_model(served, make_card(config, inputs, metrics), file, overwrite=True)
+    save_model(served, make_card(config, inputs, metrics, seen=splits.train), file, overwrite=True)
     return file
 
 
@@ -211,8 +211,11 @@ def score_by_month(
     return found
 
 
-def make_card(config: SitsConfig, inputs: Inputs, metrics: dict[str, Metrics]) -> Card:
-    """The card of a trained model; its data entry lets `evaluate` divide the data again."""
+def make_card(
+    config: SitsConfig, inputs: Inputs, metrics: dict[str, Metrics], seen: Sequence[LabelledSeries]
+) -> Card:
+    """The card of a model that was trained on `seen`; its data entry lets `evaluate` divide the data again."""
+    dates = [min(one.dates[0] for one in seen), max(one.dates[-1] for one in seen)]
     division = config.data.model_dump(mode="json")
     sources = config.sources or (Source(source=config.data.kind, licence="unknown"),)
     return Card(
@@ -223,7 +226,7 @@ def make_card(config: SitsConfig, inputs: Inputs, metrics: dict[str, Metrics]) -
         inputs={**inputs.model_dump(mode="json"), "patch": config.model.patch},
         data=tuple(one.model_copy(update={"split": division}) for one in sources),
         metrics=metrics,
-        limits=config.limits,
+        limits={"dates": [day.isoformat() for day in dates], **config.limits},
     )
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import rasterio
+from affine import Affine
 from numpy.typing import NDArray
 from pyproj import Transformer
-from rasterio.transform import Affine, from_origin
 
 from geomix.errors import OutputExistsError
 from geomix.files import new_file
@@ -78,7 +78,7 @@ def write_geotiffs(scene: Scene, folder: str | Path, overwrite: bool = False) ->
     """
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
-    transform = from_origin(*ORIGIN_XY, 10, 10)
+    transform = Affine(10.0, 0.0, ORIGIN_XY[0], 0.0, -10.0, ORIGIN_XY[1])
     files = []
     for day, image in zip(scene.dates, scene.values, strict=True):
         file = root / f"S2_L2A_{day:%Y%m%d}.tif"
@@ -134,6 +134,7 @@ def _feature(scene: Scene, patch: int, fold: int, tile: str, place: int, size: i
         "id": str(patch),
         "type": "Feature",
         "properties": {
+            "id": str(patch),
             "Fold": fold,
             "ID_PATCH": patch,
             "N_Parcel": int(scene.parcels.max()),
