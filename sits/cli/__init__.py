@@ -2,11 +2,12 @@
 
 from cyclopts import App
 
-from sits.cli import demo, info, learn, segment
+from sits.cli import demo, export, info, learn, segment
 
 app = App(name="sits", help="Satellite image time series to georeferenced class maps.")
 app.command(segment.segment)
 app.command(info.info)
+app.command(export.export)
 app.command(learn.train)
 app.command(learn.evaluate)
 app.command(demo.demo)

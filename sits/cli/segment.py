@@ -9,8 +9,6 @@ from geomix.options import DeviceOption, MemoryOption, ModelOption, Output, Over
 from sits.cli.options import Block, Picture, Reading, SeasonStart, Until, day
 from sits.options import ReadOptions
 
-_More = Annotated[Path | None, Parameter()]
-
 
 def segment(
     *inputs: str,
@@ -35,16 +33,32 @@ def segment(
     block: Block = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
-) -> None:
+) -> int:
     """Turn an image time series into a class map: a Cloud-Optimised GeoTIFF on exactly its grid.
 
     There is no default model, because none fits every region and season: `geomix info` lists the bundled
     ones. Names and colours of the classes go beside the map as .aux.xml and .qml, for GDAL and QGIS.
+    If the output is a folder, every input is a series of its own: cubes, folders, or all patches of PASTIS.
     """
-    from sits.predict import MapPaths, segment_file
+    from sits.predict import MapPaths, is_batch, segment_each, segment_file
 
     paths = MapPaths(output, proba, entropy, count, quicklook, stac)
-    segment_file(
+    if not is_batch(output):
+        segment_file(
+            inputs,
+            paths,
+            model,
+            options=reading,
+            device=device,
+            memory=memory,
+            block=block,
+            until=day(until),
+            season_start=day(season_start),
+            overwrite=overwrite,
+        )
+        print(*paths.all, sep="\n")
+        return 0
+    written, code = segment_each(
         inputs,
         paths,
         model,
@@ -56,5 +70,5 @@ def segment(
         season_start=day(season_start),
         overwrite=overwrite,
     )
-    for path in paths.all:
-        print(path)
+    print(*written, sep="\n")
+    return code

@@ -5,6 +5,7 @@ from sits.outputs.legend import NODATA, Legend
 from sits.outputs.pam import pam_path, pam_text
 from sits.outputs.qml import qml_path, qml_text
 from sits.outputs.quicklook import write_quicklook
+from sits.outputs.series import write_series
 
 __all__ = [
     "NODATA",
@@ -17,4 +18,5 @@ __all__ = [
     "qml_path",
     "qml_text",
     "write_quicklook",
+    "write_series",
 ]

@@ -32,6 +32,8 @@ class Layer:
     colormap: Mapping[int, Color] | None = None
     overviews: str = "nearest"
     """How smaller copies are made: `mode` for classes, `average` for amounts."""
+    scale: float | None = None
+    """What a 1 in the file stands for."""
 
 
 class Sink:
@@ -51,6 +53,8 @@ class Sink:
             self._dataset.set_band_description(index, text)
         if layer.colormap is not None:
             self._dataset.write_colormap(1, dict(layer.colormap))
+        if layer.scale is not None:
+            self._dataset.scales = (layer.scale,) * len(layer.descriptions)
 
     def write(self, values: NDArray[np.generic], window: Window) -> None:
         """Put a block [bands, h, w] in its place."""

@@ -1,8 +1,20 @@
 """Whole scenes in, georeferenced maps out."""
 
+from sits.predict.batch import is_batch, segment_each
 from sits.predict.blocks import Scorer, Scores, score_blocks
-from sits.predict.files import MapPaths, segment_file
+from sits.predict.files import MapPaths, load_scorer, segment_file
 from sits.predict.lazy import segment
 from sits.predict.limits import warn_outside
 
-__all__ = ["MapPaths", "Scorer", "Scores", "score_blocks", "segment", "segment_file", "warn_outside"]
+__all__ = [
+    "MapPaths",
+    "Scorer",
+    "Scores",
+    "is_batch",
+    "load_scorer",
+    "score_blocks",
+    "segment",
+    "segment_each",
+    "segment_file",
+    "warn_outside",
+]

@@ -60,8 +60,15 @@ class Scores:
 class Scorer:
     """A loaded model with all that its card says about its input."""
 
-    def __init__(self, model: nn.Module, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, model: nn.Module, device: torch.device | str = "cpu", digest: str | None = None
+    ) -> None:
         """Take a model from `load_model`.
+
+        Args:
+            model: with its card.
+            device: where it computes.
+            digest: the SHA-256 of its file, for the tags of maps.
 
         Raises:
             CheckpointError: if it has no card.
@@ -72,6 +79,7 @@ class Scorer:
         self.inputs = Inputs.of_card(self.card.inputs)
         self.legend = Legend.of(self.card.classes, self.card.name)
         self.device = torch.device(device)
+        self.digest = digest
         self.unit = int(model.patch)  # type: ignore[arg-type]
         halo = model.halo
         self.halo: int | None = None if halo is None else int(halo)  # type: ignore[arg-type]

@@ -88,9 +88,9 @@ class MapPaths:
 
 
 def segment_file(
-    inputs: str | Path | Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path] | TimeSeries,
     output: str | Path | MapPaths,
-    model: str | Path,
+    model: str | Path | Scorer,
     *,
     options: ReadOptions | None = None,
     device: str = "auto",
@@ -103,9 +103,9 @@ def segment_file(
     """Turn an image series into a class map on exactly its grid.
 
     Args:
-        inputs: as for `sits.open_series`.
+        inputs: as for `sits.open_series`, or a series that is open already.
         output: the map, or all results that are wanted.
-        model: name of a bundled model or a model file.
+        model: name of a bundled model, a model file, or one that is loaded already.
         options: what is to be said about the input.
         device: `auto`, `cpu` or `cuda`.
         memory: most memory to use, such as `4GB`; half of what is free if not given.
@@ -125,13 +125,12 @@ def segment_file(
     paths = output if isinstance(output, MapPaths) else MapPaths(Path(output))
     paths.check(overwrite)
     limit = None if memory is None else parse_memory(memory)
-    file = find_model(model, "sits")
-    scorer = Scorer(load_model(file, domain="sits"), choose_device(device))
-    series = scorer.series(open_series(inputs, options))
+    scorer = model if isinstance(model, Scorer) else load_scorer(model, device)
+    series = scorer.series(inputs if isinstance(inputs, TimeSeries) else open_series(inputs, options))
     if until is not None:
         series = series.between(last=until)
     warn_outside(scorer.card, scorer.inputs, series)
-    tags = tags_of(scorer, series, file)
+    tags = tags_of(scorer, series)
     # GDAL keeps what it read; the rest of the budget is for the blocks.
     cache = min(256 * 2**20, (limit or 4 * 2**30) // 8)
     with rasterio.Env(GDAL_CACHEMAX=cache):
@@ -176,7 +175,19 @@ def write_maps(
             write_quicklook(sinks["map"].path, picture, legend, _title(series, tags))
 
 
-def tags_of(scorer: Scorer, series: TimeSeries, file: Path | None = None) -> dict[str, str]:
+def load_scorer(model: str | Path, device: str = "auto") -> Scorer:
+    """Load a model by name or file; maps made with it name the file's hash.
+
+    Raises:
+        MissingFileError: if there is no such model.
+        CheckpointError: if the file is not a model for image series.
+    """
+    file = find_model(model, "sits")
+    loaded = load_model(file, domain="sits")
+    return Scorer(loaded, choose_device(device), hashlib.sha256(file.read_bytes()).hexdigest())
+
+
+def tags_of(scorer: Scorer, series: TimeSeries) -> dict[str, str]:
     """What a map says about its making: model and its hash, classes, dates, offsets, software."""
     tags = {
         "TIFFTAG_SOFTWARE": f"geomix {geomix.__version__}",
@@ -187,8 +198,8 @@ def tags_of(scorer: Scorer, series: TimeSeries, file: Path | None = None) -> dic
         "GEOMIX_BANDS": " ".join(series.bands),
         "GEOMIX_INPUT": series.name,
     }
-    if file is not None:
-        tags["GEOMIX_MODEL_SHA256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    if scorer.digest is not None:
+        tags["GEOMIX_MODEL_SHA256"] = scorer.digest
     return tags | {f"GEOMIX_{key.upper()}": value for key, value in series.notes.items()}
 
 
