@@ -4,7 +4,7 @@ import csv
 import io
 import logging
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -209,6 +209,26 @@ def cross_split_hands(samples: Iterable[Sample]) -> set[str]:
     for sample in samples:
         splits.setdefault(writer(sample.page), set()).add(sample.split)
     return {hand for hand, found in splits.items() if {"train", "val"} <= found}
+
+
+def new_hands(samples: Sequence[Sample]) -> Callable[[Sample], str | None]:
+    """Name the group of the lines whose hand has no page in another split: `<set>_new_hands`.
+
+    Args:
+        samples: all lines. Sets in which no hand crosses the splits, or whose pages do not tell the hand,
+            have no such group.
+
+    Returns:
+        The name of the group of a line, or None.
+    """
+    sets = {sample.source for sample in samples}
+    shared = {name: cross_split_hands(s for s in samples if s.source == name) for name in sets}
+
+    def name(sample: Sample) -> str | None:
+        hands = shared.get(sample.source)
+        return f"{sample.source}_new_hands" if hands and writer(sample.page) not in hands else None
+
+    return name
 
 
 def take(samples: Sequence[Sample], split: Split, select: set[str]) -> list[Sample]:

@@ -6,6 +6,7 @@ batch or side by side on an unrolled page, and give the same logits in all three
 Source: Picard et al., PoM, arXiv 2604.06129 (HTR-VPoM); Li et al., HTR-VT, arXiv 2409.08573 (its base).
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -191,7 +192,7 @@ class LineRecogniser(nn.Module):
         token = torch.arange(length, device=x.device)
         across = max(1, length // 16)
         grid = torch.stack([token % across, token // across], dim=1)
-        x = x + sincos_2d(grid, self.config.dim).to(x.dtype)
+        x = x + published_position(grid, self.config.dim).to(x.dtype)
         whole = Slots.one_a_row(torch.full_like(slots.width[: len(images)], length * STRIDE))
         logits = self.head(self._mix(x, whole, Segments.dense(len(images), length)))
         logits = functional.layer_norm(logits, logits.shape[1:], eps=1e-5)
@@ -210,6 +211,13 @@ class LineRecogniser(nn.Module):
                 f"lines must be 1 to {images.shape[2]} px wide and inside their image, got widths "
                 f"{slots.width.tolist()}"
             )
+
+
+def published_position(grid: Tensor, dim: int) -> Tensor:
+    """The code of places (column, row) in HTR-VT: periods up to 10,000, the longest itself left out."""
+    channels = dim // 4
+    longest = 2 * math.pi * 10_000.0 ** ((channels - 1) / channels)
+    return sincos_2d(grid, dim, max_period=longest)
 
 
 def build_model(config: Mapping[str, Any]) -> LineRecogniser:

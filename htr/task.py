@@ -1,67 +1,36 @@
-"""Training a line recogniser: its settings, its loss and its scores."""
+"""Training a line recogniser and measuring it on lines."""
 
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from geomix.config import Config
+from geomix.checkpoint import Card, Source, card_of, load_model, save_model
+from geomix.config import load_config
 from geomix.errors import InputError
 from geomix.metrics import EditDistance
 from geomix.task import Task
-from geomix.train import TrainConfig
+from geomix.train import TrainConfig, fit, restore
 from htr import ctc, data
 from htr.batches import Batch, TrainingLines, collate, padded_batches
-from htr.charset import Charset
-from htr.data import Inputs, Sample
-from htr.model import LineRecogniser, ModelConfig
+from htr.charset import Charset, CharsetMode, describe
+from htr.data import Sample
+from htr.evaluate import evaluate_lines
+from htr.experiment import HtrConfig
+from htr.model import LineRecogniser
+from htr.predict import model_reader
 from htr.shards import Shards
+from htr.sources import read_labelled_lines
 from htr.stem import STRIDE
+from htr.synthetic import synthetic_samples
 
 log = logging.getLogger(__name__)
 
 LINE_WIDTH = 640
 """What counts as one line when a batch is filled, px at a height of 48."""
-
-
-class DataConfig(Config):
-    """How lines are drawn for training."""
-
-    weights: dict[str, float] = Field({})
-    """How often a line of a set is seen in an epoch; 1 for sets that are not named."""
-    stretch: float = Field(1.25, ge=1)
-    """Largest factor by which a line becomes wider or narrower."""
-    augment: bool = True
-    """Whether slant, pen, tone and paper change at random."""
-    select_share: float = Field(0.04, gt=0, lt=1)
-    """Share of the training pages that choose the checkpoint and are not learned."""
-    fill: float = Field(0.8, gt=0, le=1)
-    """Labels that need more than this share of a line's tokens are left out: CTC cannot learn them."""
-
-
-class HtrConfig(Config):
-    """Everything that a training needs: `configs/htr/<name>.yaml`."""
-
-    model: ModelConfig
-    """Its `classes` are set by the characters of the training lines."""
-    contrast: bool = True
-    """Whether paper and ink of each line are stretched to 0 and 1."""
-    data: DataConfig = DataConfig()
-    train: TrainConfig
-    """`batch_size` counts lines of 640 px; a batch of short lines holds more of them."""
-    shards: int = Field(1, ge=1)
-    """Parts in which threads compute each batch. On a busy CPU two parts with one thread each are faster than
-    operators with two threads."""
-
-    @property
-    def inputs(self) -> Inputs:
-        """The preprocessing of a line."""
-        return Inputs(height=self.model.height, contrast=self.contrast)
 
 
 class HtrTask(Task):
@@ -194,11 +163,6 @@ def fitting(samples: Sequence[Sample], fill: float) -> list[Sample]:
     return kept
 
 
-def read_samples(paths: Sequence[str | Path]) -> list[Sample]:
-    """Read the lines of several tars."""
-    return [sample for path in paths for sample in data.read_tar(path)]
-
-
 def build_task(config: HtrConfig, charset: Charset) -> HtrTask:
     """Make a fresh model for a charset, ready to be trained."""
     shape = config.model.model_copy(update={"classes": len(charset)})
@@ -206,6 +170,131 @@ def build_task(config: HtrConfig, charset: Charset) -> HtrTask:
     return HtrTask(LineRecogniser(shape), config.train, charset, config.shards)
 
 
-def model_dict(model: LineRecogniser) -> dict[str, Any]:
-    """The configuration of a model as its card holds it."""
-    return model.config.model_dump(mode="json")
+def train(
+    config: HtrConfig | str | Path,
+    run_dir: str | Path,
+    data: str | Path | Sequence[str | Path] | None = None,
+    *,
+    start: LineRecogniser | str | Path | None = None,
+    charset: CharsetMode = "union",
+    resume: bool = False,
+    max_minutes: float | None = None,
+    device: str = "auto",
+) -> Path:
+    """Train a model and write it with its card.
+
+    Args:
+        config: the settings, the name of a configuration that comes with geomix, or a YAML file.
+        run_dir: folder of the run: checkpoints, log and the model file.
+        data: tars of lines, folders of tars, or folders of pages with PAGE or ALTO; lines drawn with a font
+            if not given.
+        start: a model to go on from, by name or file (fine-tuning); a fresh one if not given.
+        charset: with `start`, whether its characters are kept, joined with those of the data, or replaced.
+        resume: go on with the run in the folder.
+        max_minutes: stop in time; the run can be resumed.
+        device: `auto`, `cpu` or `cuda`.
+
+    Returns:
+        The model file, `<run_dir>/<name>.safetensors`; its card holds the scores of selection and validation.
+
+    Raises:
+        InputError: if there is no line to train on.
+    """
+    if not isinstance(config, HtrConfig):
+        config = load_config(config, "htr", HtrConfig)
+    samples = _samples(data, config)
+    lines = LineData(samples, config)
+    before = load_model(start, domain="htr") if isinstance(start, str | Path) else start
+    if isinstance(before, LineRecogniser):
+        config, lines.charset = _go_on(config, before, lines, charset)
+    task = build_task(config, lines.charset)
+    if isinstance(before, LineRecogniser):
+        grow(task.model, before, lines.charset, Charset(card_of(before).charset or ()))
+        task = HtrTask(task.model, config.train, lines.charset, config.shards)
+    count = sum(parameter.numel() for parameter in task.model.parameters())
+    log.info("%s: %s parameters, %d characters", config.name, f"{count:,}", len(lines.charset) - 1)
+    fit(task, lines, config.train, run_dir, resume, max_minutes, device)
+    restore(task, run_dir)
+    return write_model(task, lines, samples, config, Path(run_dir) / f"{config.name}.safetensors")
+
+
+def _samples(data: str | Path | Sequence[str | Path] | None, config: HtrConfig) -> list[Sample]:
+    if data is None:
+        log.warning(
+            "no data given: training on lines drawn with a font, which teaches nothing about handwriting"
+        )
+        return synthetic_samples(config.data.synthetic, config.train.seed)
+    return read_labelled_lines([data] if isinstance(data, str | Path) else data)
+
+
+def _go_on(
+    config: HtrConfig, before: LineRecogniser, lines: LineData, mode: CharsetMode
+) -> tuple[HtrConfig, Charset]:
+    """The shape of the model to go on from, at the configured height, and the characters to learn."""
+    known = Charset(card_of(before).charset or ())
+    unknown = known.unknown(sample.text for sample in lines.train_lines)
+    if unknown:
+        log.warning(
+            "characters of the data that the model does not know (--charset %s): %s", mode, describe(unknown)
+        )
+    shape = before.config.model_copy(update={"height": config.model.height, "dropout": config.model.dropout})
+    return config.model_copy(update={"model": shape}), known.merge((s.text for s in lines.train_lines), mode)
+
+
+def grow(model: LineRecogniser, before: LineRecogniser, charset: Charset, known: Charset) -> None:
+    """Give a fresh model the weights of another one; shared characters keep their row of the head.
+
+    Args:
+        model: of the shape of `before` but for the number of classes.
+        before: what is gone on from.
+        charset: the characters of `model`.
+        known: the characters of `before`.
+    """
+    weights = {name: value for name, value in before.state_dict().items() if not name.startswith("head.")}
+    model.load_state_dict(weights, strict=False)
+    shared = [char for char in charset.characters if char in known.characters]
+    ours, theirs = [0, *charset.encode("".join(shared))], [0, *known.encode("".join(shared))]
+    with torch.no_grad():
+        model.head.weight[ours] = before.head.weight[theirs]
+        model.head.bias[ours] = before.head.bias[theirs]
+
+
+def write_model(
+    task: HtrTask, lines: LineData, samples: Sequence[Sample], config: HtrConfig, file: Path
+) -> Path:
+    """Write the served weights with their card, whose scores come from reading as `evaluate` reads."""
+    model: LineRecogniser = task.served.eval()  # type: ignore[assignment]
+    card = Card(
+        domain="htr",
+        name=config.name,
+        model=model.config.model_dump(mode="json"),
+        charset=lines.charset.characters,
+        inputs=config.inputs.model_dump(),
+        data=_data_of(samples, lines, config),
+        limits={"language": config.language} if config.language else {},
+    )
+    save_model(model, card, file, overwrite=True)
+    reader = model_reader(load_model(file))
+    metrics = {
+        split: evaluate_lines(chosen, reader, data.new_hands(samples))
+        for split in ("select", "val")
+        if (chosen := data.take(samples, split, lines.select))
+    }
+    save_model(model, card.model_copy(update={"metrics": metrics}), file, overwrite=True)
+    return file
+
+
+def _data_of(samples: Sequence[Sample], lines: LineData, config: HtrConfig) -> tuple[Source, ...]:
+    sets = sorted({sample.source for sample in samples})
+    pages = {sample.page: sample.source for sample in samples}
+    return tuple(
+        Source(
+            source=name,
+            licence=config.licences.get(name, "unknown"),
+            split={
+                "rule": "train and val as the data say; select: pages of train that chose the checkpoint",
+                "select": sorted(page for page in lines.select if pages[page] == name),
+            },
+        )
+        for name in sets
+    )

@@ -11,7 +11,7 @@ from geomix.domains import DOMAINS, room
 KINDS = {
     "sits": "sits.experiment:SitsConfig",
     "pointcloud": "pointcloud.task:CloudConfig",
-    "htr": "htr.task:HtrConfig",
+    "htr": "htr.experiment:HtrConfig",
 }
 NAMES = [(domain, name) for domain in DOMAINS for name in list_configs(domain)]
 

@@ -47,13 +47,22 @@ OWN_ROOMS = {
         "losses": 2,
     },
     "htr": {
+        "bidi": 0,
         "charset": 0,
         "page": 0,
         "layout": 1,
         "batches": 1,
         "ctc": 1,
+        "lm": 1,
+        "sources": 1,
         "stem": 1,
         "unroll": 1,
+        "decode": 2,
+        "experiment": 2,
+        "shards": 2,
+        "evaluate": 3,
+        "importer": 3,
+        "recognise": 3,
     },
 }
 LIFTABLE = ("segments", "ops", "mixers", "encoder", "position", "bench.mixer", "bench.__init__")

@@ -54,7 +54,7 @@ def train(
     The best model is written as one file with its card. With --model it learns on from there: a few pages of
     your own hand are the best remedy for a hand or a language that the bundled model reads badly.
     """
-    from htr.experiment import train as run
+    from htr.task import train as run
 
     folder = output or Path("runs") / Path(config).stem
     print(

@@ -1,0 +1,50 @@
+"""The settings of a training: `configs/htr/<name>.yaml`."""
+
+from pydantic import Field
+
+from geomix.config import Config
+from geomix.train import TrainConfig
+from htr.data import Inputs
+from htr.model import ModelConfig
+
+
+class DataConfig(Config):
+    """How lines are drawn for training."""
+
+    weights: dict[str, float] = Field({})
+    """How often a line of a set is seen in an epoch; 1 for sets that are not named."""
+    stretch: float = Field(1.25, ge=1)
+    """Largest factor by which a line becomes wider or narrower."""
+    augment: bool = True
+    """Whether slant, pen, tone and paper change at random."""
+    select_share: float = Field(0.04, gt=0, lt=1)
+    """Share of the training pages that choose the checkpoint and are not learned."""
+    fill: float = Field(0.8, gt=0, le=1)
+    """Labels that need more than this share of a line's tokens are left out: CTC cannot learn them."""
+    synthetic: int = Field(120, ge=20)
+    """Lines drawn with a font where no data are given."""
+
+
+class HtrConfig(Config):
+    """Everything that a training needs."""
+
+    name: str
+    """Of the model file."""
+    model: ModelConfig
+    """Its `classes` are set by the characters of the training lines."""
+    contrast: bool = True
+    """Whether paper and ink of each line are stretched to 0 and 1."""
+    data: DataConfig = DataConfig()
+    train: TrainConfig
+    """`batch_size` counts lines of 640 px at a height of 48; a batch of short lines holds more of them."""
+    shards: int = Field(1, ge=1)
+    """Parts in which threads compute each batch, with one thread each: for a CPU with many idle cores."""
+    language: str | None = None
+    """What the texts are, for the card; predictions on other pages are worse."""
+    licences: dict[str, str] = Field({})
+    """Licence of each set, for the card."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """The preprocessing of a line."""
+        return Inputs(height=self.model.height, contrast=self.contrast)
