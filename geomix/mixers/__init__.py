@@ -9,15 +9,30 @@ from torch import nn
 
 from geomix.errors import ConfigError
 from geomix.mixers.attention import Attention
+from geomix.mixers.concentration import Concentration
+from geomix.mixers.poly_attention import PolyAttention
 from geomix.mixers.pom import PoM
 from geomix.mixers.state import State
+from geomix.mixers.tree_attention import TreeAttention
 
-__all__ = ["MIXERS", "Attention", "PoM", "State", "build_mixer"]
+__all__ = [
+    "MIXERS",
+    "Attention",
+    "Concentration",
+    "PoM",
+    "PolyAttention",
+    "State",
+    "TreeAttention",
+    "build_mixer",
+]
 
 MIXERS: dict[str, Callable[..., nn.Module]] = {
     "pom": PoM,
     "pom_official": PoM.official,
     "attention": Attention,
+    "poly_attention": PolyAttention,
+    "tree_attention": TreeAttention,
+    "concentration": Concentration,
 }
 """What `name` may be in a mixer's configuration; the other keys are the arguments of the constructor."""
 
