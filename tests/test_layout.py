@@ -45,6 +45,7 @@ OWN_ROOMS = {
         "sparse": 0,
         "voxels": 0,
         "losses": 2,
+        "experiment": 2,
     },
     "htr": {
         "bidi": 0,
