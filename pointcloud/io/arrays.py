@@ -47,10 +47,10 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
         if path.is_dir():
             return {file.stem: np.load(file) for file in sorted(path.glob("*.npy"))}
-        loaded = np.load(path)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded:
+        with path.open("rb") as file:  # numpy leaves it open where a zip file is damaged
+            loaded = np.load(file)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
             return {name: loaded[name] for name in loaded.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, SyntaxError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200]

@@ -67,14 +67,14 @@ def _copy(source: Any, target: Any, parts: list[dict[str, NDArray[Any]]]) -> Non
     for number in range(old.childCount()):
         node = get_node(old, number)
         if node.elementName() == "data3D":
+            scans = libe57.VectorNode(target, True)
+            root.set("data3D", scans)
+            for index in range(source.scan_count):
+                blobs += _copy_scan(source, target, scans, index, parts[index])
             continue
         new, _, pairs = copy_node(node, target)
         root.set(node.elementName(), new)
         blobs += pairs
-    scans = libe57.VectorNode(target, True)
-    root.set("data3D", scans)
-    for index in range(source.scan_count):
-        blobs += _copy_scan(source, target, scans, index, parts[index])
     for pair in blobs:
         data = np.empty(pair["in"].byteCount(), np.uint8)
         pair["in"].read(data, 0, data.size)
@@ -89,13 +89,6 @@ def _copy_scan(source: Any, target: Any, scans: Any, index: int, added: dict[str
     header = source.get_header(index)
     scan = libe57.StructureNode(target)
     scans.append(scan)
-    blobs = []
-    for number in range(header.node.childCount()):
-        node = get_node(header.node, number)
-        if node.elementName() != "points":
-            new, _, pairs = copy_node(node, target)
-            scan.set(node.elementName(), new)
-            blobs += pairs
     values = read_fields(source, header, raw=True)
     prototype, _, _ = copy_node(libe57.StructureNode(header.points.prototype()), target)
     for name, column in added.items():
@@ -106,7 +99,15 @@ def _copy_scan(source: Any, target: Any, scans: Any, index: int, added: dict[str
             prototype.set(full, node)
         values[full] = column
     points = libe57.CompressedVectorNode(target, prototype, libe57.VectorNode(target, True))
-    scan.set("points", points)
+    blobs = []
+    for number in range(header.node.childCount()):
+        node = get_node(header.node, number)
+        if node.elementName() == "points":
+            scan.set("points", points)
+            continue
+        new, _, pairs = copy_node(node, target)
+        scan.set(node.elementName(), new)
+        blobs += pairs
     _write_points(target, points, values)
     return blobs
 

@@ -67,19 +67,43 @@ def write(cloud: Cloud, path: Path, options: WriteOptions) -> None:
     payload = cloud.source.payload if cloud.source else None
     if not isinstance(payload, PlyPayload):
         vertex = plyfile.PlyElement.describe(_rows(flat_columns(cloud)), "vertex")
-        _ply(plyfile, [vertex], text=False, byte_order="<").write(str(path))
+        plyfile.PlyData([vertex], byte_order="<").write(str(path))
         return
     old = payload.data["vertex"]
     changed = _changed(cloud, old.data, payload.class_column, path, options)
     vertex = _with_columns(plyfile, old, changed)
     elements = [vertex if element is old else element for element in payload.data.elements]
-    data = _ply(plyfile, elements, payload.data.text, payload.data.byte_order)
-    data.comments, data.obj_info = payload.data.comments, payload.data.obj_info
-    data.write(str(path))
+    data = plyfile.PlyData(
+        elements,
+        text=payload.data.text,
+        byte_order=payload.data.byte_order,
+        comments=payload.data.comments,
+        obj_info=payload.data.obj_info,
+    )
+    if data.text:
+        data.write(str(path))
+    else:
+        _write_binary(data, path)
 
 
-def _ply(plyfile: Any, elements: list[Any], text: bool, byte_order: str) -> Any:
-    return plyfile.PlyData(elements, text=text, byte_order=byte_order)
+def _write_binary(data: Any, path: Path) -> None:
+    """Write as the library does, which (1.1) forgets to swap numbers beside lists in big-endian files."""
+    order = data.byte_order
+    with path.open("wb") as file:
+        file.write(data.header.encode("ascii") + b"\n")
+        for element in data.elements:
+            lists = {p.name: p.list_dtype(order) for p in element.properties if hasattr(p, "list_dtype")}
+            if not lists:
+                file.write(element.data.astype(element.dtype(order), copy=False).tobytes())
+                continue
+            for row in element.data:
+                for p in element.properties:
+                    if p.name in lists:
+                        values = np.asarray(row[p.name], dtype=lists[p.name][1]).ravel()
+                        file.write(np.array(len(values), dtype=lists[p.name][0]).tobytes())
+                    else:
+                        values = np.asarray(row[p.name], dtype=p.dtype(order))
+                    file.write(values.tobytes())
 
 
 def _changed(
