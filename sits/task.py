@@ -2,9 +2,10 @@
 
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ from sits.data import (
     Crops,
     DataConfig,
     LabelledSeries,
+    Sample,
     SeriesData,
     Splits,
     collate,
@@ -39,6 +41,8 @@ from sits.inputs import Inputs
 from sits.model import TSViPoM
 
 log = logging.getLogger(__name__)
+
+_PIXELS_AT_ONCE = 4096
 
 Split = Literal["train", "val", "test", "all"]
 Metrics = dict[str, Any]
@@ -106,13 +110,13 @@ def train(
     if not isinstance(config, SitsConfig):
         config = load_config(config, "sits", SitsConfig)
     folder = Path(run_dir)
-    ids = [one.id for one in config.classes]
-    splits = open_splits(config.data, None if data is None else Path(data), config.inputs, ids, folder)
+    place = None if data is None else Path(data)
+    splits = open_splits(config.data, place, config.inputs, config.classes, folder)
     inputs = splits.normalised(config.inputs)
     seed_everything(config.train.seed)
     model = TSViPoM(config.model)
     log.info("%s: %s parameters", config.name, f"{sum(p.numel() for p in model.parameters()):,}")
-    task = SitsTask(model, config, class_weights(splits.train, len(ids), config.class_weight))
+    task = SitsTask(model, config, class_weights(splits.train, len(config.classes), config.class_weight))
     fit(task, _batches(config, splits, inputs), config.train, folder, resume, max_minutes, device)
     restore(task, folder)
     served = task.served.eval()
@@ -154,7 +158,7 @@ def evaluate(
     inputs = Inputs.of_card(card.inputs)
     with tempfile.TemporaryDirectory() as scratch:
         place = None if data is None else Path(data)
-        splits = open_splits(config, place, inputs, [one.id for one in card.classes], Path(scratch))
+        splits = open_splits(config, place, inputs, card.classes, Path(scratch))
         found = score(model, splits.of(split), inputs)
         if by_month:
             found["by_month"] = score_by_month(model, splits.of(split), inputs)
@@ -179,19 +183,32 @@ def score(
     device = next(model.parameters()).device
     total: Tensor | None = None
     model.eval()
-    for one in progress(series, "Scoring", len(series)):
-        batch = collate([one.sample(one.whole, inputs)])
-        valid = batch.valid
-        if until is not None:
-            valid = valid & torch.tensor([day <= until for day in one.dates])[None, :, None, None]
+    groups = list(_alike(series))
+    for group in progress(groups, "Scoring", len(groups)):
+        batch = collate([_until(one.sample(one.whole, inputs), one.dates, until) for one in group])
         with torch.inference_mode():
-            logits = model(batch.values.to(device), batch.days.to(device), valid.to(device)).cpu()
-        labels = torch.where(valid.any(1), batch.labels, IGNORE)
+            logits = model(batch.values.to(device), batch.days.to(device), batch.valid.to(device)).cpu()
+        labels = torch.where(batch.valid.any(1), batch.labels, IGNORE)
         matrix = confusion(logits.argmax(1), labels, logits.shape[1], ignore=IGNORE)
         total = matrix if total is None else total + matrix
     if total is None:
         raise InputError("there is nothing to score")
     return {**scores(total), "pixels": int(total.sum())}
+
+
+def _alike(series: Sequence[LabelledSeries]) -> Iterator[list[LabelledSeries]]:
+    """Series of one size together, as many as have the pixels of one large patch: parcels are tiny."""
+    for shape, group in groupby(series, key=lambda one: one.labels.shape):
+        members, size = list(group), max(1, _PIXELS_AT_ONCE // (shape[0] * shape[1]))
+        yield from (members[start : start + size] for start in range(0, len(members), size))
+
+
+def _until(sample: Sample, dates: Sequence[date], last: date | None) -> Sample:
+    """Hide the dates after `last`."""
+    if last is None:
+        return sample
+    known = np.array([day <= last for day in dates])
+    return sample._replace(valid=sample.valid & known[:, None, None])
 
 
 def score_by_month(
@@ -214,7 +231,7 @@ def score_by_month(
 def make_card(
     config: SitsConfig, inputs: Inputs, metrics: dict[str, Metrics], seen: Sequence[LabelledSeries]
 ) -> Card:
-    """The card of a model that was trained on `seen`; its data entry lets `evaluate` divide the data again."""
+    """The card of a model trained on `seen`; its data entry lets `evaluate` divide the data again."""
     dates = [min(one.dates[0] for one in seen), max(one.dates[-1] for one in seen)]
     division = config.data.model_dump(mode="json")
     sources = config.sources or (Source(source=config.data.kind, licence="unknown"),)

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from geomix.checkpoint import ClassInfo
 from geomix.config import Config
 from geomix.errors import InputError, MissingFileError
 from sits.data.labelled import IGNORE, LabelledSeries, Reader, measure, number_labels
+from sits.data.parcels import ParcelData, fold_of, read_parcels
 from sits.grid import Window
 from sits.inputs import Inputs
 from sits.pastis import BANDS, NODATA, ROTATION, VOID, PastisFolder, Patch
@@ -56,7 +58,8 @@ class SceneData(Config):
     """Pixels between training and test that belong to neither."""
 
 
-DataConfig = Annotated[PastisData | SyntheticData | SceneData, Field(discriminator="kind")]
+AnyData = PastisData | SyntheticData | SceneData | ParcelData
+DataConfig = Annotated[AnyData, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,10 @@ class Splits:
 
 
 def open_splits(
-    data: PastisData | SyntheticData | SceneData,
+    data: AnyData,
     path: Path | None,
     inputs: Inputs,
-    ids: Sequence[int],
+    classes: Sequence[ClassInfo],
     scratch: Path | None = None,
 ) -> Splits:
     """Open labelled data.
@@ -102,18 +105,21 @@ def open_splits(
         data: kind of data and how they are divided.
         path: their folder; synthetic data need none.
         inputs: bands that the model wants.
-        ids: code of each class in the labels.
+        classes: the classes in the order of the model; `id` is the code in a label raster.
         scratch: folder for data that are made.
 
     Raises:
         MissingFileError: if a folder is needed and not given, or a file is absent.
     """
+    ids = [one.id for one in classes]
     if isinstance(data, SyntheticData):
         return _open_pastis(PastisData(), _make(data, path, scratch), inputs, ids)
     if path is None:
         raise MissingFileError(f"data of kind {data.kind} lie in a folder; name it with --data")
     if isinstance(data, SceneData):
         return _open_scene(data, path, inputs, ids)
+    if isinstance(data, ParcelData):
+        return _open_parcels(data, path, inputs, [one.name for one in classes])
     return _open_pastis(data, path, inputs, ids)
 
 
@@ -197,6 +203,19 @@ def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int])
         [replace(scene, labels=_only(labels, kept), within=kept)],
         [],
         [replace(scene, labels=_only(labels, tested))],
+    )
+
+
+def _open_parcels(data: ParcelData, path: Path, inputs: Inputs, names: Sequence[str]) -> Splits:
+    parcels = read_parcels(path, data, inputs.bands, names)
+    if data.test_fold is None:
+        return Splits(parcels, [], [])
+    folds = fold_of([int(one.labels[0, 0]) for one in parcels], data.folds, data.seed)
+    tested = folds == data.test_fold
+    return Splits(
+        [one for one, out in zip(parcels, tested, strict=True) if not out],
+        [],
+        [one for one, out in zip(parcels, tested, strict=True) if out],
     )
 
 

@@ -7,20 +7,23 @@ import numpy as np
 import pytest
 import torch
 
-from geomix.errors import InputError, MissingFileError
+from geomix.checkpoint import ClassInfo
+from geomix.errors import FormatError, InputError, MissingFileError
 from sits.augment import Augment, augment, change_gain, cut_off, drop_dates, flip, shift_days
 from sits.data import IGNORE, Crops, LabelledSeries, Sample, SeriesData, collate, open_splits
 from sits.data.crops import Whole
 from sits.data.labelled import measure, number_labels
+from sits.data.parcels import ParcelData, fold_of, read_parcels
 from sits.data.sources import PastisData, SceneData, SyntheticData, divide
 from sits.grid import Window
 from sits.inputs import Inputs
+from sits.pastis import CLASSES as PASTIS
 from sits.pastis import ROTATION, PastisFolder
 from sits.synthetic import BANDS, make_scene, write_geotiffs, write_pastis
 
 INPUTS = Inputs(bands=BANDS)
 NORMAL = Inputs(bands=("B2",), mean=(0.0,), std=(1.0,))
-IDS = tuple(range(10))
+CLASSES = tuple(ClassInfo(id=code, name=name, color=color) for code, (name, color) in enumerate(PASTIS[:10]))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,7 @@ def ramp(dates=4, rows=6, columns=8, name="ramp"):
 
 @pytest.mark.parametrize("experiment", [1, 4])
 def test_pastis_is_divided_by_the_published_rotation(folder, experiment):
-    splits = open_splits(PastisData(experiment=experiment), folder, INPUTS, IDS)
+    splits = open_splits(PastisData(experiment=experiment), folder, INPUTS, CLASSES)
     patches = PastisFolder(folder).patches
     found = [
         {patches[int(s.name.split()[1])].fold for s in part}
@@ -56,7 +59,7 @@ def test_pastis_is_divided_by_the_published_rotation(folder, experiment):
 
 
 def test_statistics_come_from_the_training_folds_alone(folder, tmp_path):
-    splits = open_splits(PastisData(), folder, INPUTS, IDS)
+    splits = open_splits(PastisData(), folder, INPUTS, CLASSES)
     published = PastisFolder(folder).published_norms
     mean = np.mean([published[fold][0] for fold in (1, 2, 3)], axis=0) / 10000
     assert splits.normalised(INPUTS).mean == pytest.approx(mean.tolist())
@@ -65,14 +68,14 @@ def test_statistics_come_from_the_training_folds_alone(folder, tmp_path):
     for entry in folder.iterdir():
         if entry.name != "NORM_S2_patch.json":
             (bare / entry.name).symlink_to(entry)
-    measured = open_splits(PastisData(), bare, INPUTS, IDS).normalised(INPUTS)
+    measured = open_splits(PastisData(), bare, INPUTS, CLASSES).normalised(INPUTS)
     assert measured.mean == pytest.approx(measure(splits.train)[0])
     assert measured.mean != pytest.approx(measure(splits.of("all"))[0], rel=1e-6)
     assert measured.mean == pytest.approx(mean.tolist(), rel=0.05)
 
 
 def test_void_and_nodata_are_masked_and_numbers_are_reflectance(folder):
-    series = open_splits(PastisData(), folder, INPUTS, IDS).of("all")
+    series = open_splits(PastisData(), folder, INPUTS, CLASSES).of("all")
     raw = PastisFolder(folder)
     for one, patch in zip(sorted(series, key=lambda s: s.name), raw.patches.values(), strict=True):
         values, valid = one.read(one.whole)
@@ -84,11 +87,11 @@ def test_void_and_nodata_are_masked_and_numbers_are_reflectance(folder):
 
 def test_bands_are_taken_by_name(folder):
     chosen = Inputs(bands=("B8A", "B3"))
-    one = open_splits(PastisData(), folder, chosen, IDS).test[0]
-    every = open_splits(PastisData(), folder, INPUTS, IDS).test[0]
+    one = open_splits(PastisData(), folder, chosen, CLASSES).test[0]
+    every = open_splits(PastisData(), folder, INPUTS, CLASSES).test[0]
     assert np.array_equal(one.read(one.whole)[0], every.read(every.whole)[0][:, [7, 1]])
     with pytest.raises(InputError, match="B10"):
-        open_splits(PastisData(), folder, Inputs(bands=("B10",)), IDS)
+        open_splits(PastisData(), folder, Inputs(bands=("B10",)), CLASSES)
 
 
 def test_a_folder_out_of_time_order_is_sorted(tmp_path):
@@ -97,7 +100,7 @@ def test_a_folder_out_of_time_order_is_sorted(tmp_path):
     fields = rows["features"][4]["properties"]
     fields["dates-S2"] = dict(zip(fields["dates-S2"], [20190601, 20181001, 20190301, 20181201], strict=True))
     (root / "metadata.geojson").write_text(json.dumps(rows))
-    one = open_splits(PastisData(), root, INPUTS, IDS).test[0]
+    one = open_splits(PastisData(), root, INPUTS, CLASSES).test[0]
     assert [day.month for day in one.dates] == [10, 12, 3, 6]
     raw = np.load(root / "DATA_S2" / "S2_10004.npy")
     assert one.read(one.whole)[0][0] == pytest.approx(np.maximum(raw[1], 0) / 10000, abs=1e-6)
@@ -131,7 +134,7 @@ def test_a_labelled_scene_is_read_as_prediction_reads_it(tmp_path):
     scene = make_scene((48, 40), seed=1, dates=4)
     files = write_geotiffs(scene, tmp_path)
     data = SceneData(images="S2_*.tif", labels="labels.tif", unlabelled=(19,), held_out="left", gap=4)
-    splits = open_splits(data, tmp_path, INPUTS, IDS)
+    splits = open_splits(data, tmp_path, INPUTS, CLASSES)
     from sits.io import open_series
 
     assert len(files) == 4
@@ -143,26 +146,26 @@ def test_a_labelled_scene_is_read_as_prediction_reads_it(tmp_path):
     assert (splits.train[0].labels[:, :17] == IGNORE).all()
     assert (splits.train[0].part.col, splits.train[0].part.width) == (17, 23)
     with pytest.raises(MissingFileError, match="no file matches"):
-        open_splits(data.model_copy(update={"images": "*.jp2"}), tmp_path, INPUTS, IDS)
+        open_splits(data.model_copy(update={"images": "*.jp2"}), tmp_path, INPUTS, CLASSES)
     with pytest.raises(MissingFileError, match="label raster"):
-        open_splits(data.model_copy(update={"labels": "other.tif"}), tmp_path, INPUTS, IDS)
+        open_splits(data.model_copy(update={"labels": "other.tif"}), tmp_path, INPUTS, CLASSES)
     with pytest.raises(MissingFileError, match="--data"):
-        open_splits(data, None, INPUTS, IDS)
+        open_splits(data, None, INPUTS, CLASSES)
 
 
 def test_synthetic_data_are_made_once(tmp_path):
     data = SyntheticData(patches=5, size=8, dates=3)
-    first = open_splits(data, None, INPUTS, IDS, tmp_path)
+    first = open_splits(data, None, INPUTS, CLASSES, tmp_path)
     time = (tmp_path / "synthetic" / "metadata.geojson").stat().st_mtime_ns
     assert len(first.train) == 3
-    open_splits(data, None, INPUTS, IDS, tmp_path)
+    open_splits(data, None, INPUTS, CLASSES, tmp_path)
     assert (tmp_path / "synthetic" / "metadata.geojson").stat().st_mtime_ns == time
     (tmp_path / "synthetic" / "metadata.geojson").unlink()
-    open_splits(data, None, INPUTS, IDS, tmp_path)
+    open_splits(data, None, INPUTS, CLASSES, tmp_path)
 
 
 def test_an_unknown_or_empty_split_is_an_error(folder):
-    splits = open_splits(PastisData(), folder, INPUTS, IDS)
+    splits = open_splits(PastisData(), folder, INPUTS, CLASSES)
     with pytest.raises(InputError, match="choose from"):
         splits.of("tset")
     with pytest.raises(InputError, match="no val split"):
@@ -299,3 +302,61 @@ def test_nothing_is_changed_unless_it_is_asked_for():
     every = Augment(flips=True, drop_dates=0.5, cut_off=1, shift_days=9, gain=0.1)
     changed = augment(one, np.random.default_rng(3), every)
     assert not any(np.array_equal(a, b) for a, b in zip(one[:4], changed[:4], strict=True))
+
+
+def parcel_table(folder, parcels=20, steps=3):
+    import pandas as pd
+
+    rows = [
+        {
+            "sample_id": f"p{parcel:02d}",
+            "timestamp": pd.Timestamp(2023, 3, 1) + pd.Timedelta(days=10 * (steps - step)),
+            "ewoc_code": 100 + parcel % 4,
+            "S2-L2A-B02": 65535 if step == 1 else 100 * parcel + step,
+            "S2-L2A-B8A": 3000,
+        }
+        for parcel in range(parcels)
+        for step in range(steps)
+    ]
+    pd.DataFrame(rows).to_parquet(folder / "points.parquet")
+    groups = {"SMALL": {"100": "wheat", "101": "maize", "102": "wheat"}}
+    (folder / "groups.json").write_text(json.dumps(groups))
+    return ParcelData(table="points.parquet", groups="groups.json", taxonomy="SMALL")
+
+
+def test_parcels_are_series_of_one_pixel(tmp_path):
+    data = parcel_table(tmp_path)
+    found = read_parcels(tmp_path, data, ("B2", "B8A"), ("maize", "wheat"))
+    assert [one.name for one in found][:3] == ["p00", "p01", "p02"]
+    assert len(found) == 15
+    assert [int(one.labels[0, 0]) for one in found][:3] == [1, 0, 1]
+    values, valid = found[2].read(found[2].whole)
+    assert list(found[2].dates) == sorted(found[2].dates)
+    assert valid[:, 0, 0].tolist() == [True, False, True]
+    assert values[:, :, 0, 0] == pytest.approx(np.array([[0.0202, 0.3], [0, 0], [0.02, 0.3]]))
+    with pytest.raises(InputError, match="no parcel of rice"):
+        read_parcels(tmp_path, data, ("B2",), ("rice",))
+    with pytest.raises(FormatError, match="S2-L2A-B03"):
+        read_parcels(tmp_path, data, ("B3",), ("wheat",))
+    with pytest.raises(InputError, match="choose from SMALL"):
+        read_parcels(tmp_path, data.model_copy(update={"taxonomy": "x"}), ("B2",), ("wheat",))
+    with pytest.raises(MissingFileError, match="no such table"):
+        read_parcels(tmp_path, data.model_copy(update={"table": "x"}), ("B2",), ("wheat",))
+
+
+def test_folds_hold_each_parcel_once_and_each_class_alike(tmp_path):
+    labels = np.repeat([0, 1, 2], [23, 11, 7])
+    folds = fold_of(labels, 5, seed=0)
+    assert np.bincount(folds).tolist() == [9, 8, 8, 8, 8]
+    for label, count in ((0, 23), (1, 11), (2, 7)):
+        assert set(np.bincount(folds[labels == label], minlength=5)) <= {count // 5, count // 5 + 1}
+    assert not np.array_equal(folds, fold_of(labels, 5, seed=1))
+    data = parcel_table(tmp_path)
+    classes = [ClassInfo(id=code, name=name, color="#000000") for code, name in ((4, "maize"), (7, "wheat"))]
+    tested = []
+    for fold in range(5):
+        chosen = data.model_copy(update={"test_fold": fold})
+        splits = open_splits(chosen, tmp_path, Inputs(bands=("B2",)), classes)
+        assert len(splits.train) + len(splits.test) == 15
+        tested += [one.name for one in splits.test]
+    assert len(set(tested)) == len(tested) == 15

@@ -175,7 +175,7 @@ def test_training_data_are_what_prediction_is_fed(trained):
     card = read_card(file)
     inputs = Inputs.of_card(card.inputs)
     small = config()
-    one = open_splits(small.data, run / "synthetic", inputs, range(10)).test[0]
+    one = open_splits(small.data, run / "synthetic", inputs, small.classes).test[0]
     batch = collate([one.sample(Window(0, 0, 8, 8), inputs)])
     values, valid = one.read(Window(0, 0, 8, 8))
     assert torch.equal(batch.values[0], torch.from_numpy(prepare(values, valid, inputs)))
