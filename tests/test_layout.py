@@ -44,8 +44,11 @@ OWN_ROOMS = {
         "serialization": 0,
         "sparse": 0,
         "voxels": 0,
+        "preview": 1,
+        "view": 1,
         "losses": 2,
         "experiment": 2,
+        "facts": 3,
     },
     "htr": {
         "bidi": 0,
