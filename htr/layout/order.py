@@ -82,13 +82,10 @@ def _columns(boxes: _Boxes, chosen: NDArray[np.int64], from_right: bool) -> list
     """Lines by column, in reading order."""
     part = boxes.of(chosen)
     halves = _split_by_lane(part)
-    if halves is None:
-        halves = _split_by_band(part)
-    elif from_right:
-        halves = halves[::-1]
-    if halves is None:
+    parts = _split_by_band(part) if halves is None else list(halves[::-1] if from_right else halves)
+    if not parts:
         return [_rows(boxes, chosen, from_right)]
-    return [column for half in halves for column in _columns(boxes, chosen[half], from_right)]
+    return [column for half in parts for column in _columns(boxes, chosen[half], from_right)]
 
 
 def _split_by_lane(boxes: _Boxes) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
@@ -118,18 +115,20 @@ def _are_columns(boxes: _Boxes, left: NDArray[np.int64], right: NDArray[np.int64
     return bool(bottom - top > 0.3 * shorter and bottom - top > 0.5 * boxes.pitch)
 
 
-def _split_by_band(boxes: _Boxes) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Above and below the highest level at which one side falls into columns."""
+def _split_by_band(boxes: _Boxes) -> list[NDArray[np.int64]]:
+    """What is above, in, and below the largest band of rows that falls into columns; nothing if none does."""
     order = np.argsort(boxes.level)
-    for cut in range(1, len(order)):
-        above, below = np.sort(order[:cut]), np.sort(order[cut:])
-        # Rows beside each other stay together.
-        if boxes.level[order[cut]] - boxes.level[order[cut - 1]] < 0.4 * boxes.pitch:
-            continue
-        halves = [_split_by_lane(boxes.of(side)) for side in (above, below)]
-        if any(half is not None for half in halves):
-            return above, below
-    return None
+    width = boxes.sides[:, 2] - boxes.sides[:, 0]
+    is_wide = width[order] > 0.55 * (boxes.sides[:, 2].max() - boxes.sides[:, 0].min())
+    # Only a line over several columns can end a band, and rows beside each other stay together.
+    steps = np.diff(boxes.level[order]) >= 0.4 * boxes.pitch
+    edges = [k for k in range(1, len(order)) if steps[k - 1] and (is_wide[k - 1] or is_wide[k])]
+    edges = [0, *edges, len(order)]
+    bands = [(a, b) for a in edges for b in edges if b - a >= 2 * _WHOLE_COLUMN and b - a < len(order)]
+    for a, b in sorted(bands, key=lambda band: band[0] - band[1]):
+        if _split_by_lane(boxes.of(np.sort(order[a:b]))) is not None:
+            return [np.sort(part) for part in (order[:a], order[a:b], order[b:]) if len(part)]
+    return []
 
 
 def _rows(boxes: _Boxes, chosen: NDArray[np.int64], from_right: bool) -> list[int]:

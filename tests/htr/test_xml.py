@@ -162,8 +162,9 @@ def test_words_and_their_confidences():
 def test_old_words_go_with_the_text_that_they_spell(tmp_path):
     page_file = tmp_path / "w.xml"
     page_file.write_text(
-        '<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"><Page imageFilename="i" '
-        'imageWidth="90" imageHeight="90"><TextRegion id="r"><Coords points="0,0 9,9"/><TextLine id="l">'
+        '<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15">'
+        '<Page imageFilename="i" imageWidth="90" imageHeight="90">'
+        '<TextRegion id="r"><Coords points="0,0 9,9"/><TextLine id="l">'
         '<Coords points="1,1 60,1 60,20 1,20"/><Word id="w"><Coords points="1,1 9,9"/><TextEquiv><Unicode>old'
         "</Unicode></TextEquiv></Word></TextLine></TextRegion></Page></PcGts>"
     )
