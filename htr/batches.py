@@ -121,10 +121,8 @@ class TrainingLines:
     def plan(self, rng: np.random.Generator) -> list[tuple[int, list[int]]]:
         """Draw the batches of an epoch: the width in px and the lines of each."""
         shares = np.array([self.weights.get(sample.source, 1.0) for sample in self.samples])
-        drawn = np.flatnonzero(rng.random(len(shares)) < shares % 1 + (shares % 1 == 0) * (shares > 0))
-        chosen = np.concatenate(
-            [drawn, *(np.flatnonzero(shares >= k) for k in range(2, int(shares.max()) + 1))]
-        )
+        counts = np.floor(shares).astype(np.int64) + (rng.random(len(shares)) < shares % 1)
+        chosen = np.repeat(np.arange(len(shares)), counts)
         limit = np.log(self.stretch) if self.changes else 0.0
         factors = np.exp(rng.uniform(-limit, limit, len(chosen)))
         widths = np.array([self.samples[line].image.shape[1] for line in chosen]) * factors

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import torch
+
+from htr.augment import augment
+from htr.batches import TrainingLines, collate, pad, padded_batches
+from htr.charset import Charset
+from htr.data import Sample
+
+CHARSET = Charset("abc")
+
+
+def lines(widths, source="s"):
+    rng = np.random.default_rng(0)
+    return [
+        Sample(
+            f"{source}{n}", "p", source, "train", "abc"[n % 3], rng.integers(0, 255, (32, width), np.uint8)
+        )
+        for n, width in enumerate(widths)
+    ]
+
+
+def test_padding_is_zero_and_widths_are_kept():
+    images, widths = pad([line.image for line in lines([10, 4])])
+    assert images.shape == (2, 32, 10)
+    assert widths.tolist() == [10, 4]
+    assert not images[1, :, 4:].any()
+    np.testing.assert_allclose(images[0].numpy() * 255, lines([10])[0].image, atol=1e-4)
+
+
+def test_padded_batches_hold_every_line_once_and_no_more_columns_than_allowed():
+    samples = lines([50, 400, 70, 60, 30, 900])
+    batches = list(padded_batches(samples, columns=300))
+    assert sorted(s.id for batch in batches for s in batch) == sorted(s.id for s in samples)
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(s.image.shape[1] for s in batch) <= 300
+
+
+def test_characters_that_the_model_does_not_know_are_no_labels():
+    sample = Sample("a", "p", "s", "val", "a?b", np.zeros((32, 9), np.uint8))
+    batch = collate([sample], CHARSET)
+    assert batch.labels == [[1, 2]]
+    assert batch.texts == ["a?b"]
+
+
+def test_training_batches_have_one_width_and_need_no_padding():
+    torch.manual_seed(0)
+    data = TrainingLines(lines(range(40, 400, 10)), CHARSET, columns=1000)
+    seen = []
+    for batch in data:
+        assert (batch.widths == batch.images.shape[2]).all()
+        assert batch.images.shape[2] % 4 == 0
+        assert batch.images.numel() / 32 < 1500
+        seen += batch.names
+    assert sorted(seen) == sorted(line.id for line in data.samples)
+    assert abs(len(data) - len(list(data))) <= 2
+
+
+def test_the_same_seed_gives_the_same_batches():
+    data = TrainingLines(lines([60, 70, 80, 90]), CHARSET, columns=150)
+
+    def draw(seed):
+        torch.manual_seed(seed)
+        return [batch.images for batch in data]
+
+    assert all(torch.equal(left, right) for left, right in zip(draw(3), draw(3), strict=True))
+    assert any(
+        left.shape != right.shape or not torch.equal(left, right)
+        for left, right in zip(draw(3), draw(4), strict=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("weight", "least", "most"),
+    [(0.0, 0, 0), (0.5, 60, 140), (1.0, 200, 200), (2.0, 400, 400), (2.5, 440, 560)],
+)
+def test_weights_say_how_often_a_set_is_seen(weight, least, most):
+    data = TrainingLines(lines([40] * 200, "x") + lines([40] * 9, "y"), CHARSET, weights={"x": weight})
+    chosen = [line for _, batch in data.plan(np.random.default_rng(0)) for line in batch]
+    names = [data.samples[line].source for line in chosen]
+    assert least <= names.count("x") <= most
+    assert names.count("y") == 9
+
+
+def test_without_changes_lines_only_settle_to_the_width_of_their_batch():
+    torch.manual_seed(0)
+    [line] = lines([40])
+    [batch] = TrainingLines([line], CHARSET, changes=False)
+    np.testing.assert_allclose(batch.images[0].numpy() * 255, line.image, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_augmented_lines_keep_their_size_and_their_paper(seed):
+    image = np.zeros((48, 200), np.uint8)
+    image[20:30, 20:180] = 255
+    changed = augment(image, 236, np.random.default_rng(seed))
+    assert changed.shape == (48, 236)
+    assert changed.dtype == np.uint8
+    assert changed.max() > 100  # the ink is still there
+    assert np.median(changed[:4]) < 30  # and the paper is paper
+
+
+def test_splitting_deals_all_lines_out():
+    batch = collate(lines([30, 20, 10]), CHARSET)
+    parts = batch.split(2)
+    assert [part.names for part in parts] == [["s0", "s2"], ["s1"]]
+    assert len(batch.split(9)) == 3
