@@ -117,7 +117,7 @@ def _returns(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
 def _column(name: str) -> Callable[[Cloud, Array, Inputs], Array]:
     def column(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
         values = np.nan_to_num(np.asarray(cloud.fields[name], dtype=np.float64))
-        return values.reshape(len(values), -1)
+        return values if values.ndim == 2 else values[:, None]
 
     return column
 
