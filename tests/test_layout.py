@@ -38,6 +38,9 @@ OWN_ROOMS = {
         "radiometry": 0,
         "series": 0,
         "experiment": 2,
+        "polygons": 3,
+        "zonal": 3,
+        "rio": 4,
     },
     "pointcloud": {
         "cloud": 0,

@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from sits.cli import demo, export, info, learn, segment
+from sits.cli import demo, export, info, learn, maps, segment
 
 app = App(name="sits", help="Satellite image time series to georeferenced class maps.")
 app.command(segment.segment)
@@ -10,4 +10,7 @@ app.command(info.info)
 app.command(export.export)
 app.command(learn.train)
 app.command(learn.evaluate)
+app.command(maps.zonal)
+app.command(maps.polygonize)
+app.command(maps.quicklook)
 app.command(demo.demo)

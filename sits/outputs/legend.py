@@ -3,12 +3,16 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import rasterio
+from lxml import etree
 from numpy.typing import NDArray
+from rasterio.errors import RasterioError
 
 from geomix.checkpoint import ClassInfo
-from geomix.errors import InputError
+from geomix.errors import FormatError, InputError
 
 NODATA = 255
 """The code of pixels that no date shows. Never 0: that is a class."""
@@ -59,3 +63,39 @@ class Legend:
     def to_json(self) -> str:
         """Codes, names and colours as JSON, for a tag."""
         return json.dumps([entry.model_dump() for entry in self.by_code], ensure_ascii=False)
+
+
+def read_legend(raster: Path) -> Legend:
+    """The classes of a map: from its tags, else from its side file .aux.xml and its palette.
+
+    Raises:
+        FormatError: if it is no map of classes, or nothing names them.
+    """
+    try:
+        with rasterio.open(raster) as dataset:
+            tags, kind = dataset.tags(), dataset.dtypes[0]
+            colors = dataset.colormap(1) if dataset.colorinterp[0].name == "palette" else {}
+    except (RasterioError, OSError) as error:
+        raise FormatError(f"{raster}: cannot be read as a map ({str(error).splitlines()[0]})") from error
+    if kind != "uint8":
+        raise FormatError(f"{raster}: is no class map, which would be uint8, but {kind}")
+    if "GEOMIX_CLASSES" in tags:
+        return Legend(tuple(ClassInfo(**entry) for entry in json.loads(tags["GEOMIX_CLASSES"])))
+    side = raster.with_name(raster.name + ".aux.xml")
+    names = _categories(side) if side.is_file() else []
+    entries = [
+        ClassInfo(id=code, name=name, color="#{:02x}{:02x}{:02x}".format(*colors.get(code, (0, 0, 0))[:3]))
+        for code, name in enumerate(names)
+        if name
+    ]
+    if not entries:
+        raise FormatError(f"{raster}: neither its tags nor {side.name} name its classes")
+    return Legend(tuple(entries))
+
+
+def _categories(side: Path) -> list[str]:
+    try:
+        root = etree.parse(side).getroot()
+    except etree.XMLSyntaxError as error:
+        raise FormatError(f"{side}: is damaged ({error})") from error
+    return [node.text or "" for node in root.findall(".//CategoryNames/Category")]
