@@ -14,7 +14,8 @@ DEFAULT_SEASON = "09-01"
 _YEAR = r"(?P<year>19[7-9]\d|20\d\d)"
 _CALENDAR = re.compile(
     rf"(?<!\d){_YEAR}(?P<sep>[-_:.]?)(?P<month>0[1-9]|1[0-2])(?P=sep)(?P<day>0[1-9]|[12]\d|3[01])"
-    r"(?:[T_ ]?(?P<hour>[01]\d|2[0-3])(?P<colon>:?)(?P<minute>[0-5]\d)(?P=colon)(?P<second>[0-5]\d)(?!\d)|(?!\d))"
+    r"(?:[T_ ]?(?P<hour>[01]\d|2[0-3])(?P<colon>:?)(?P<minute>[0-5]\d)(?P=colon)(?P<second>[0-5]\d)"
+    r"(?!\d)|(?!\d))"
 )
 _DAY_OF_YEAR = re.compile(rf"(?<!\d){_YEAR}(?P<doy>[0-3]\d\d)(?!\d)")
 
