@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 REACH = 2.6 * PITCH
 """Pieces of a line with a wider gap between them are two lines, px."""
+APART = 1.0 * PITCH
+"""Where pieces are not joined, a wider gap parts them, px."""
 
 
 def detect_lines(grey: Grey, merge_pieces: bool = True) -> list[Line]:
@@ -39,7 +41,8 @@ def detect_lines(grey: Grey, merge_pieces: bool = True) -> list[Line]:
         # The first estimate took letters for lines or the reverse: once more at the scale of what was found.
         found = ink_map_at(grey, found.scale * PITCH / distance)
         curves = _curves(found.ink, merge_pieces)
-    lines = [line for line in outline(found.ink, curves, REACH) if _is_writing(line, found.ink.shape)]
+    gap = REACH if merge_pieces else APART
+    lines = [line for line in outline(found.ink, curves, gap) if _is_writing(line, found.ink.shape)]
     return [_line(line, index, found) for index, line in enumerate(lines)]
 
 
