@@ -227,3 +227,40 @@ def evaluate(
     budget = parse_memory(memory) if memory else None
     figures = run(loaded, data, split, augmented=tta, memory=budget)
     print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
+
+
+@app.command(name="import")
+def import_(
+    file: Path,
+    /,
+    *,
+    output: Annotated[
+        Path | None,
+        Parameter(name=["--output", "-o"], help="The model file, .safetensors; beside FILE if not given."),
+    ] = None,
+    even_windows: Annotated[
+        bool, Parameter(**_Flag, help="Even windows without borrowed voxels, unlike the published code.")
+    ] = False,
+    like: Annotated[
+        str | None,
+        Parameter(help="Configuration whose inputs and classes the weights were trained for, if not known."),
+    ] = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn a published PTv3 checkpoint (.pth) into a model file that gives the same scores."""
+    from geomix.checkpoint import save_model
+    from geomix.config import load_config
+    from pointcloud.experiment import PointcloudConfig
+    from pointcloud.model.published import import_checkpoint
+
+    experiment = load_config(like, "pointcloud", PointcloudConfig) if like else None
+    model, card = import_checkpoint(
+        file,
+        published=not even_windows,
+        inputs=experiment.inputs.model_dump(mode="json") if experiment else None,
+        classes=experiment.classes if experiment else None,
+    )
+    target = output or file.with_suffix(".safetensors")
+    save_model(model, card, target, overwrite)
+    print(target)

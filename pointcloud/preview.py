@@ -18,6 +18,7 @@ _SIDE = 1200
 """Longest side of the map in pixels."""
 _LEGEND = 300
 _MARGIN = 24
+_CROWD = 1000
 _PAPER = (255, 255, 255)
 _INK = (30, 30, 30)
 _UNKNOWN = (128, 128, 128)
@@ -106,7 +107,8 @@ def _map(cloud: Cloud, entries: list[Entry]) -> tuple[NDArray[np.uint8], float |
     coord = cloud.coord[measured]
     if len(coord) == 0:
         return np.full((60, 60, 3), 245, dtype=np.uint8), None
-    low, high = np.percentile(coord, [0.1, 99.9], axis=0)
+    # Stray points of a crowd must not shrink the scene; of a few points none is stray.
+    low, high = np.percentile(coord, [0.1, 99.9] if len(coord) >= _CROWD else [0, 100], axis=0)
     inside = ((coord[:, :2] >= low[:2]) & (coord[:, :2] <= high[:2])).all(axis=1)
     coord = coord[inside]
     ids = cloud.fields["classification"][measured][inside].astype(np.int64)
