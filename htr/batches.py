@@ -75,8 +75,7 @@ def collate(samples: Sequence[Sample], charset: Charset) -> Batch:
     """Make a batch of lines as they are."""
     images, widths = pad([sample.image for sample in samples])
     texts = [sample.text for sample in samples]
-    known = set(charset.characters)
-    labels = [charset.encode("".join(char for char in text if char in known)) for text in texts]
+    labels = [charset.encode_known(text) for text in texts]
     return Batch(images, widths, labels, [sample.id for sample in samples], texts)
 
 
@@ -159,7 +158,7 @@ class TrainingLines:
             for sample in samples
         ]
         pixels, widths = pad(images)
-        labels = [self.charset.encode(sample.text) for sample in samples]
+        labels = [self.charset.encode_known(sample.text) for sample in samples]
         return Batch(
             pixels, widths, labels, [sample.id for sample in samples], [sample.text for sample in samples]
         )

@@ -91,6 +91,10 @@ class Charset:
                 f"{describe(self.unknown([text]))}; train with --charset union or new"
             ) from None
 
+    def encode_known(self, text: str) -> list[int]:
+        """Give the class of each character, leaving out those that are not in the charset."""
+        return [self._number[character] for character in text if character in self._number]
+
     def decode(self, classes: Sequence[int]) -> str:
         """Write the characters of classes; blanks are left out."""
         return "".join(self.characters[number - 1] for number in classes if number != BLANK)

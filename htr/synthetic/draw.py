@@ -118,7 +118,7 @@ def _line(number: int, text: str, left: int, base: int, width: int, size: int) -
 
 
 def synthetic_samples(count: int, seed: int = 0) -> list[Sample]:
-    """Write lines for a training that needs no data; every fifth page of ten lines is for validation.
+    """Write lines for a training that needs no data; every fifth page of four lines is for validation.
 
     Args:
         count: how many lines.
@@ -127,11 +127,11 @@ def synthetic_samples(count: int, seed: int = 0) -> list[Sample]:
     rng = np.random.default_rng(seed)
     samples = []
     for number in range(count):
-        page = number // 10
+        page = number // 4
         text = normalize_text(sentence(rng))
         image = draw_line(text, rng, size=int(rng.integers(28, 44)))
         split = "val" if page % 5 == 4 else "train"
         samples.append(
-            Sample(f"{page:04d}_{number % 10}", f"page_{page:04d}", "synthetic", split, text, image)
+            Sample(f"{page:04d}_{number % 4}", f"page_{page:04d}", "synthetic", split, text, image)
         )
     return samples

@@ -1,0 +1,131 @@
+"""Lines a second and memory of the three mixers, one line at a time and on unrolled pages.
+
+geomix bench htr --json
+"""
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import torch
+
+from geomix.bench import Row, measure
+from geomix.errors import InputError
+from htr.model import LineRecogniser, ModelConfig, StemConfig
+from htr.unroll import Slots, unroll
+
+MIXERS = {
+    "attention": {"name": "attention", "heads": 6},
+    "pom": {"name": "pom", "gate_heads": 32},
+    "hybrid": None,
+}
+"""The mixers that are compared; the hybrid takes turns between the other two."""
+
+PAGES = (2, 8, 16, 64)
+"""Lines of the unrolled pages."""
+
+LINE_WIDTH = 640
+"""Width of a line, px at a height of 48: about eight words."""
+
+_TOLERANCE = 1e-4
+
+
+def run(cap_seconds: float = 60.0) -> list[Row]:
+    """Measure the three mixers, all with the same stem and width.
+
+    Args:
+        cap_seconds: a case whose first call takes longer is not repeated.
+
+    Returns:
+        For each mixer and page the lines read a second, compared with attention, and the memory that the
+        reading added at its peak.
+    """
+    return list(rows(cap_seconds))
+
+
+def rows(
+    cap_seconds: float, pages: tuple[int, ...] = PAGES, width: int = LINE_WIDTH, min_seconds: float = 1.0
+) -> Iterator[Row]:
+    """The rows of `run`, one after another."""
+    models = {name: build(name) for name in MIXERS}
+    for model in models.values():
+        _check(model, width)
+    for count in (1, *pages):
+        images, slots = unroll([[_line(width, seed) for seed in range(count)]])
+        case = "single line" if count == 1 else f"page of {count} lines"
+        speeds: dict[str, float | None] = {}
+        for name, model in models.items():
+            call = _reading(model, images, slots)
+            timing = measure(call, min_seconds=min_seconds, cap_seconds=cap_seconds)
+            speeds[name] = None if timing is None else count / timing.median
+            yield _row(f"{name}, {case}", "speed", speeds[name], "lines/s", speeds["attention"])
+            yield _row(f"{name}, {case}", "peak memory", _peak_memory(call) / 1e6, "MB", None)
+
+
+def _row(case: str, metric: str, value: float | None, unit: str, rival: float | None) -> Row:
+    if value is None or rival is None or case.startswith("attention"):
+        return Row(case, metric, value, unit)
+    return Row(case, metric, value, unit, versus="attention", ratio=value / rival)
+
+
+def build(mixer: str) -> LineRecogniser:
+    """A recogniser of the size of `small.yaml` whose lines see each other, with random weights."""
+    one, other = MIXERS["attention"], MIXERS["pom"]
+    spec = MIXERS[mixer]
+    torch.manual_seed(0)
+    config = ModelConfig(
+        classes=140,
+        height=48,
+        stem=StemConfig(blocks=(0, 1, 1, 0)),
+        dim=192,
+        depth=4,
+        mixer=spec if spec is not None else [one, other] * 2,  # type: ignore[list-item]
+        local=9,
+        context="page",
+    )
+    return LineRecogniser(config).eval()
+
+
+def _line(width: int, seed: int) -> torch.Tensor:
+    return torch.rand(48, width, generator=torch.Generator().manual_seed(seed))
+
+
+def _reading(model: LineRecogniser, images: torch.Tensor, slots: Slots) -> Callable[[], object]:
+    def read() -> object:
+        with torch.inference_mode():
+            return model.read(images, slots)
+
+    return read
+
+
+def _check(model: LineRecogniser, width: int) -> None:
+    """Refuse to time a model whose unrolled page differs from the same page with other gaps."""
+    lines = [[_line(width, seed) for seed in range(2)]]
+    with torch.inference_mode():
+        narrow, wide = (model.read(*unroll(lines, gap)) for gap in (16, 64))
+    error = float((narrow - wide).abs().max() / wide.abs().max())
+    if error > _TOLERANCE:
+        raise InputError(f"not timed: the gaps of a page change its logits by {error:.1e}")
+
+
+def _peak_memory(call: Callable[[], object]) -> float:
+    """Bytes that a call adds to the memory of this process at its peak, looked at every few milliseconds."""
+    process = psutil.Process()
+    gc.collect()
+    before = peak = process.memory_info().rss
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.is_set():
+            peak = max(peak, process.memory_info().rss)
+            time.sleep(0.002)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    call()
+    done.set()
+    watcher.join()
+    return float(peak - before)
