@@ -81,7 +81,7 @@ def build(mixer: str) -> LineRecogniser:
         stem=StemConfig(blocks=(0, 1, 1, 0)),
         dim=192,
         depth=4,
-        mixer=spec if spec is not None else [one, other] * 2,  # type: ignore[list-item]
+        mixer=spec if spec is not None else [one, other] * 2,
         local=9,
         context="page",
     )
