@@ -264,6 +264,8 @@ def _set_points(element: Element, name: str, points: Points, page: Page, after: 
     whole = whole_points(points if len(points) else given, page.width, page.height)
     if not whole:
         if name == "Baseline":
+            if existing is not None:
+                element.remove(existing)
             return
         whole = [(0, 0), (0, 0)]  # Coords must be there; a box without area says that nobody knows.
     target = existing if existing is not None else new_child(element, name, after=after)

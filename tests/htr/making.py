@@ -2,9 +2,17 @@
 
 import cv2
 import numpy as np
+import torch
+from lxml import etree
 
+from geomix.checkpoint import Card, save_model
+from htr.io.images import PageImage
+from htr.model import LineRecogniser, ModelConfig
 from htr.page import Line, Page, box_polygon
 from htr.recognise import Char, Transcription
+from tests.helpers import shared_data
+
+MIXER = {"name": "pom", "gate_heads": 4}
 
 
 def scribble(image, x0, x1, y, size=10.0, slope=0.0, ink=40, seed=0):
@@ -76,6 +84,35 @@ def said(text, width, confidence=0.9):
     step = width / max(len(text), 1)
     chars = tuple(Char(c, i * step, (i + 1) * step, confidence) for i, c in enumerate(text))
     return Transcription(text, confidence, chars)
+
+
+def as_page(image):
+    """An image as it comes out of a file with one page."""
+    return PageImage(image, image.shape[1], image.shape[0], "page.png", 0, 1)
+
+
+def check(kind, data):
+    """Validate PAGE 2019 or ALTO 4.3 against its schema."""
+    name = {"page": "pagecontent.xsd", "alto": "alto-4-3.xsd"}[kind]
+    schema = etree.XMLSchema(etree.parse(shared_data(f"htr/xml/{name}")))
+    schema.assertValid(etree.fromstring(data))
+
+
+def tiny_model(path, characters="abc "):
+    """A model file with random weights, which reads something in milliseconds."""
+    torch.manual_seed(0)
+    shape = {"kind": "compact", "channels": (8, 8, 8, 16), "blocks": (0, 0, 0, 0)}
+    config = ModelConfig(classes=len(characters) + 1, height=32, stem=shape, dim=16, depth=1, mixer=MIXER)
+    model = LineRecogniser(config)
+    card = Card(
+        domain="htr",
+        name="tiny",
+        model=config.model_dump(mode="json"),
+        charset=tuple(characters),
+        inputs={"height": 32},
+    )
+    save_model(model, card, path)
+    return path
 
 
 def rectangle(x0, y0, x1, y1):

@@ -10,13 +10,9 @@ from PIL import Image
 
 from geomix.cli import run
 from geomix.errors import InputError, MissingPackageError
-from htr.io.images import PageImage, read_image, read_images, to_grey
+from htr.io.images import read_image, read_images, to_grey
 from htr.predict import transcribe_file
 from tests.htr.making import column, fake_reader, page_of
-
-
-def as_page(image):
-    return PageImage(image, image.shape[1], image.shape[0], "page.png", 0, 1)
 
 
 def corner():

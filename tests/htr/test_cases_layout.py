@@ -52,8 +52,7 @@ from htr.layout.order import reading_order
 from htr.layout.score import match_lines
 from htr.page import Line
 from htr.predict import PageOptions, find_page, read_page, transcribe_file
-from tests.htr.making import column, fake_reader, page_of, paper, rectangle
-from tests.htr.test_cases_images import as_page
+from tests.htr.making import as_page, column, fake_reader, page_of, paper, rectangle
 
 
 def ids_in_order(rows):

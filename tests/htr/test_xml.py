@@ -15,7 +15,7 @@ from htr.io.words import words_of
 from htr.io.xmlfile import Names, clean_text
 from htr.page import Line, Page, Region, box_polygon
 from tests.helpers import shared_data
-from tests.htr.making import rectangle
+from tests.htr.making import check, rectangle
 
 FIXTURES = [
     "170025120000003,0074.xml",
@@ -32,15 +32,6 @@ FIXTURES = [
     "page_zero_dims.xml",
     "tarima_MMSH_MS_056_0052.xml",
 ]
-
-
-def schema(kind):
-    name = {"page": "pagecontent.xsd", "alto": "alto-4-3.xsd"}[kind]
-    return etree.XMLSchema(etree.parse(shared_data(f"htr/xml/{name}")))
-
-
-def check(kind, data):
-    schema(kind).assertValid(etree.fromstring(data))
 
 
 def rich_page():
