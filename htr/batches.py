@@ -11,6 +11,7 @@ from torch import Tensor
 from htr.augment import augment
 from htr.charset import Charset
 from htr.data import Image, Sample
+from htr.unroll import Slots, unroll
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,26 +19,39 @@ class Batch:
     """Lines side by side."""
 
     images: Tensor
-    """float32 [B, height, W], paper 0, ink up to 1; 0 behind the end of a line."""
-    widths: Tensor
-    """The width of each line, px, int64 [B]."""
+    """float32 [B, height, W], paper 0, ink up to 1; 0 where there is no line."""
+    slots: Slots
+    """Where the lines are: one a row, or the lines of a page side by side."""
     labels: list[list[int]]
     """The classes of each line."""
     names: list[str]
     """The id of each line."""
     texts: list[str]
 
+    @property
+    def widths(self) -> Tensor:
+        """The width of each line, px, int64 [lines]."""
+        return self.slots.width
+
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
-        return Batch(self.images.to(device), self.widths.to(device), self.labels, self.names, self.texts)
+        return Batch(self.images.to(device), self.slots.to(device), self.labels, self.names, self.texts)
 
     def split(self, parts: int) -> "list[Batch]":
-        """Deal the lines out into at most `parts` batches."""
-        deals = [slice(first, None, parts) for first in range(min(parts, len(self.labels)))]
-        return [
-            Batch(self.images[deal], self.widths[deal], self.labels[deal], self.names[deal], self.texts[deal])
-            for deal in deals
-        ]
+        """Deal the rows out into at most `parts` batches."""
+        return [self._deal(first, parts) for first in range(min(parts, len(self.images)))]
+
+    def _deal(self, first: int, parts: int) -> "Batch":
+        mine = self.slots.row % parts == first
+        slots = Slots(self.slots.row[mine] // parts, self.slots.start[mine], self.slots.width[mine])
+        lines = mine.nonzero().flatten().tolist()
+        return Batch(
+            self.images[first::parts],
+            slots,
+            [self.labels[line] for line in lines],
+            [self.names[line] for line in lines],
+            [self.texts[line] for line in lines],
+        )
 
 
 def pad(images: Sequence[Image]) -> tuple[Tensor, Tensor]:
@@ -74,9 +88,35 @@ def padded_batches(samples: Sequence[Sample], columns: int = 16_384) -> Iterator
 def collate(samples: Sequence[Sample], charset: Charset) -> Batch:
     """Make a batch of lines as they are."""
     images, widths = pad([sample.image for sample in samples])
+    return batch_of(images, Slots.one_a_row(widths), samples, charset)
+
+
+def batch_of(images: Tensor, slots: Slots, samples: Sequence[Sample], charset: Charset) -> Batch:
+    """Put the labels of the lines beside their images; characters that the charset lacks are left out."""
     texts = [sample.text for sample in samples]
     labels = [charset.encode_known(text) for text in texts]
-    return Batch(images, widths, labels, [sample.id for sample in samples], texts)
+    return Batch(images, slots, labels, [sample.id for sample in samples], texts)
+
+
+def unrolled(pages: Sequence[Sequence[Sample]], images: Sequence[Sequence[Image]], charset: Charset) -> Batch:
+    """Make a batch of pages, the lines of each side by side.
+
+    Args:
+        pages: the lines of each page in reading order.
+        images: their images, which may have been changed, uint8 [height, w].
+        charset: the classes of the characters.
+    """
+    rows = [[torch.from_numpy(image).float() / 255 for image in page] for page in images]
+    stack, slots = unroll(rows)
+    return batch_of(stack, slots, [sample for page in pages for sample in page], charset)
+
+
+def runs_of_pages(samples: Sequence[Sample], lines: int) -> list[list[Sample]]:
+    """Cut each page into runs of at most so many neighbouring lines, in their order."""
+    pages: dict[tuple[str, str], list[Sample]] = {}
+    for sample in samples:
+        pages.setdefault((sample.source, sample.page), []).append(sample)
+    return [page[first : first + lines] for page in pages.values() for first in range(0, len(page), lines)]
 
 
 class TrainingLines:
@@ -158,7 +198,65 @@ class TrainingLines:
             for sample in samples
         ]
         pixels, widths = pad(images)
-        labels = [self.charset.encode_known(sample.text) for sample in samples]
-        return Batch(
-            pixels, widths, labels, [sample.id for sample in samples], [sample.text for sample in samples]
-        )
+        return batch_of(pixels, Slots.one_a_row(widths), samples, self.charset)
+
+
+class TrainingPages:
+    """Epochs of augmented batches of unrolled pages, for a model whose lines see each other.
+
+    All lines of a page share one stretch, as one hand wrote them.
+
+    Args:
+        samples: lines at the model's height, ink high, those of a page in reading order.
+        charset: the classes of the characters.
+        lines: how many neighbouring lines form a page at most.
+        columns: pixel columns a batch holds, about.
+        stretch: the largest factor by which a page becomes wider or narrower.
+        changes: whether the images are changed at random.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        charset: Charset,
+        *,
+        lines: int = 16,
+        columns: int = 10_240,
+        stretch: float = 1.25,
+        changes: bool = True,
+    ) -> None:
+        self.pages = runs_of_pages(samples, lines)
+        self.charset = charset
+        self.columns = columns
+        self.stretch = stretch
+        self.changes = changes
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        return len(self._groups())
+
+    def _groups(self) -> list[list[list[Sample]]]:
+        """Pages of like width together, so that little of a batch is empty."""
+        groups: list[list[list[Sample]]] = []
+        for page in sorted(self.pages, key=_width):
+            if not groups or (len(groups[-1]) + 1) * _width(page) > self.columns:
+                groups.append([])
+            groups[-1].append(page)
+        return groups
+
+    def __iter__(self) -> Iterator[Batch]:
+        rng = np.random.default_rng(int(torch.randint(2**62, ())))
+        groups = self._groups()
+        for index in rng.permutation(len(groups)):
+            images = [self._change(page, rng) for page in groups[index]]
+            yield unrolled(groups[index], images, self.charset)
+
+    def _change(self, page: Sequence[Sample], rng: np.random.Generator) -> list[Image]:
+        if not self.changes:
+            return [sample.image for sample in page]
+        factor = float(np.exp(rng.uniform(-1, 1) * np.log(self.stretch)))
+        return [augment(line.image, max(8, round(line.image.shape[1] * factor)), rng) for line in page]
+
+
+def _width(page: Sequence[Sample]) -> int:
+    return sum(sample.image.shape[1] for sample in page)

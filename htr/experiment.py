@@ -17,6 +17,9 @@ class DataConfig(Config):
     """Largest factor by which a line becomes wider or narrower."""
     augment: bool = True
     """Whether slant, pen, tone and paper change at random."""
+    page_lines: int = Field(1, ge=1)
+    """Neighbouring lines that are unrolled to one page in training; 1 for single lines. Sets have no weights
+    then."""
     select_share: float = Field(0.04, gt=0, lt=1)
     """Share of the training pages that choose the checkpoint and are not learned."""
     fill: float = Field(0.8, gt=0, le=1)

@@ -134,12 +134,24 @@ class LineRecogniser(nn.Module):
         Raises:
             InputError: if the height is not the model's, or a width is not between 1 and W.
         """
-        slots = Slots.one_a_row(widths)
+        return self.lines(images, Slots.one_a_row(widths), -(-images.shape[2] // STRIDE))
+
+    def lines(self, images: Tensor, slots: Slots, length: int | None = None) -> Tensor:
+        """Read lines wherever they lie, and give each a row of its own.
+
+        Args:
+            images: [B, height, W], paper 0 and ink up to 1.
+            slots: where the lines are.
+            length: tokens a row; those of the longest line if not given.
+
+        Returns:
+            [lines, length, classes]; rows of tokens behind the end of a line are 0.
+        """
         logits = self.read(images, slots)
-        length = -(-images.shape[2] // STRIDE)
-        out = logits.new_zeros(len(images) * length, logits.shape[1])
-        filled = out.index_copy(0, slots.owner() * length + slots.column(), logits)
-        return filled.view(len(images), length, -1)
+        size = int(slots.tokens.max()) if length is None else length
+        out = logits.new_zeros(len(slots) * size, logits.shape[1])
+        filled = out.index_copy(0, slots.owner() * size + slots.column(), logits)
+        return filled.view(len(slots), size, -1)
 
     def read(self, images: Tensor, slots: Slots) -> Tensor:
         """Read lines wherever they lie: one a row, or many on unrolled pages.

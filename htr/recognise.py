@@ -117,9 +117,8 @@ def line_probabilities(
     device = next(model.parameters()).device
     for group in _groups(lines, model, columns):
         images, slots = _lay_out(group, model)
-        moved = Slots(slots.row.to(device), slots.start.to(device), slots.width.to(device))
         with torch.inference_mode():
-            logits = model.read(images.to(device), moved)
+            logits = model.read(images.to(device), slots.to(device))
         whole = logits.float().softmax(-1).cpu().numpy()
         offsets = slots.offsets().tolist()
         for start, end in pairwise(offsets):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -15,7 +16,15 @@ from geomix.metrics import EditDistance
 from geomix.task import Task
 from geomix.train import TrainConfig, fit, restore
 from htr import ctc, data
-from htr.batches import Batch, TrainingLines, collate, padded_batches
+from htr.batches import (
+    Batch,
+    TrainingLines,
+    TrainingPages,
+    collate,
+    padded_batches,
+    runs_of_pages,
+    unrolled,
+)
 from htr.charset import Charset, CharsetMode, describe
 from htr.data import Sample
 from htr.evaluate import evaluate_lines
@@ -76,20 +85,19 @@ class HtrTask(Task):
         return batch.to(device)
 
 
-def batch_loss(model: torch.nn.Module, batch: Batch) -> Tensor:
+def batch_loss(model: LineRecogniser, batch: Batch) -> Tensor:
     """CTC loss of a model on a batch, a scalar."""
-    logits = model(batch.images, batch.widths)
-    return ctc.loss(logits, -(-batch.widths // STRIDE), batch.labels)
+    logits = model.lines(batch.images, batch.slots)
+    return ctc.loss(logits, batch.slots.tokens, batch.labels)
 
 
-def greedy_texts(model: torch.nn.Module, batch: Batch, charset: Charset) -> Iterator[str]:
+def greedy_texts(model: LineRecogniser, batch: Batch, charset: Charset) -> Iterator[str]:
     """Read each line of a batch by the best path."""
     with torch.inference_mode():
-        logits = model(batch.images, batch.widths)
+        logits = model.read(batch.images, batch.slots)
     probabilities = logits.float().softmax(-1).cpu().numpy()
-    counts = (-(-batch.widths // STRIDE)).tolist()
-    for line, count in zip(probabilities, counts, strict=True):
-        yield charset.decode([symbol.number for symbol in ctc.best_path(line[:count])])
+    for start, end in pairwise(batch.slots.offsets().tolist()):
+        yield charset.decode([symbol.number for symbol in ctc.best_path(probabilities[start:end])])
 
 
 class LineData(pl.LightningDataModule):
@@ -115,21 +123,37 @@ class LineData(pl.LightningDataModule):
         self.select_lines = data.take(lines, "select", self.select)
         self.charset = charset or Charset.from_texts(sample.text for sample in self.train_lines)
 
-    def train_dataloader(self) -> TrainingLines:
-        """Batches of augmented lines of equal width."""
+    def train_dataloader(self) -> TrainingLines | TrainingPages:
+        """Batches of augmented lines of equal width, or of unrolled pages."""
         settings = self.config.data
+        columns = self.config.train.batch_size * LINE_WIDTH * self.config.model.height // 48
+        if settings.page_lines > 1:
+            return TrainingPages(
+                self.train_lines,
+                self.charset,
+                lines=settings.page_lines,
+                columns=columns,
+                stretch=settings.stretch,
+                changes=settings.augment,
+            )
         return TrainingLines(
             self.train_lines,
             self.charset,
-            columns=self.config.train.batch_size * LINE_WIDTH * self.config.model.height // 48,
+            columns=columns,
             weights=settings.weights,
             stretch=settings.stretch,
             changes=settings.augment,
         )
 
     def val_dataloader(self) -> "SelectionLines":
-        """Batches of the selection lines."""
-        return SelectionLines([collate(group, self.charset) for group in padded_batches(self.select_lines)])
+        """Batches of the selection lines, read as the model was trained."""
+        lines = self.config.data.page_lines
+        if lines == 1:
+            groups = padded_batches(self.select_lines)
+            return SelectionLines([collate(group, self.charset) for group in groups])
+        runs = runs_of_pages(self.select_lines, lines)
+        pages = [unrolled([run], [[line.image for line in run]], self.charset) for run in runs]
+        return SelectionLines(pages)
 
 
 class SelectionLines:

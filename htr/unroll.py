@@ -52,6 +52,10 @@ class Slots:
     def __len__(self) -> int:
         return self.row.numel()
 
+    def to(self, device: torch.device | str) -> "Slots":
+        """The same table on a device."""
+        return Slots(self.row.to(device), self.start.to(device), self.width.to(device))
+
     @property
     def tokens(self) -> Tensor:
         """How many tokens each line has, int64 [L]."""

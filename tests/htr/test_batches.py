@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from htr.augment import augment
-from htr.batches import TrainingLines, collate, pad, padded_batches
+from htr.batches import TrainingLines, TrainingPages, collate, pad, padded_batches, runs_of_pages, unrolled
 from htr.charset import Charset
 from htr.data import Sample
 
@@ -105,3 +105,43 @@ def test_splitting_deals_all_lines_out():
     parts = batch.split(2)
     assert [part.names for part in parts] == [["s0", "s2"], ["s1"]]
     assert len(batch.split(9)) == 3
+
+
+def test_runs_of_a_page_are_neighbouring_lines_in_order():
+    samples = [
+        Sample(f"{page}{n}", page, "s", "train", "a", np.zeros((32, 9), np.uint8))
+        for n in range(5)
+        for page in "xy"
+    ]
+    runs = [[sample.id for sample in run] for run in runs_of_pages(samples, 3)]
+    assert runs == [["x0", "x1", "x2"], ["x3", "x4"], ["y0", "y1", "y2"], ["y3", "y4"]]
+
+
+def test_training_pages_hold_every_line_in_its_slot():
+    torch.manual_seed(0)
+    data = TrainingPages(lines([60, 50, 40, 70, 30]), CHARSET, lines=2, columns=200, changes=False)
+    batches = list(data)
+    assert len(batches) == len(data)
+    assert sorted(name for batch in batches for name in batch.names) == ["s0", "s1", "s2", "s3", "s4"]
+    images = {line.id: line.image for line in lines([60, 50, 40, 70, 30])}
+    for batch in batches:
+        for number, name in enumerate(batch.names):
+            row, start, width = (
+                int(part[number]) for part in (batch.slots.row, batch.slots.start, batch.slots.width)
+            )
+            drawn = batch.images[row, :, start : start + width].numpy() * 255
+            np.testing.assert_allclose(drawn, images[name], atol=1e-3)
+
+
+def test_pages_split_by_rows():
+    samples = lines([60, 50, 40, 70])
+    batch = unrolled(
+        [samples[:2], samples[2:3], samples[3:]],
+        [[s.image for s in part] for part in (samples[:2], samples[2:3], samples[3:])],
+        CHARSET,
+    )
+    left, right = batch.split(2)
+    assert left.names == ["s0", "s1", "s3"]
+    assert left.slots.row.tolist() == [0, 0, 1]
+    assert right.names == ["s2"]
+    assert torch.equal(right.images, batch.images[1:2])

@@ -148,3 +148,14 @@ def test_learning_lowers_the_loss(config, samples):
         losses.append(loss.item())
     assert np.isfinite(losses).all()
     assert losses[-1] < 0.7 * losses[0]
+
+
+def test_a_model_whose_lines_see_each_other_trains_on_unrolled_pages(config, tmp_path):
+    pages = config.model_copy(
+        update={
+            "model": config.model.model_copy(update={"context": "page"}),
+            "data": config.data.model_copy(update={"page_lines": 4}),
+        }
+    )
+    file = train(with_train(pages, epochs=1), tmp_path)
+    assert read_card(file).model["context"] == "page"
