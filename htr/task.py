@@ -71,7 +71,8 @@ class HtrTask(Task):
 
     def judge(self, batch: Batch) -> None:
         """Read a validation batch by the best path and count the errors."""
-        for text, truth in zip(greedy_texts(self.served, batch, self.charset), batch.texts, strict=True):
+        served: LineRecogniser = self.served  # type: ignore[assignment]
+        for text, truth in zip(greedy_texts(served, batch, self.charset), batch.texts, strict=True):
             self._distance.add(truth, text)
 
     def scores(self) -> dict[str, float]:
