@@ -19,7 +19,8 @@ def test_an_unknown_domain_is_an_error():
 
 def test_a_package_that_shadows_a_domain_is_named(monkeypatch, tmp_path):
     (tmp_path / "sits").mkdir()
-    (tmp_path / "sits" / "__init__.py").write_text("")
+    for file in ("__init__", "model"):
+        (tmp_path / "sits" / f"{file}.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(importlib.sys.modules, "sits", raising=False)
     monkeypatch.setattr(domains, "packages_distributions", lambda: {"sits": ["sits", "geomix"]})

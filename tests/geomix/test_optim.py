@@ -44,6 +44,7 @@ def test_the_rate_rises_then_falls_to_zero():
         optimizer.step()
         schedule.step()
     assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
+    assert rates[4] == pytest.approx(1 + 3**0.5 / 2)
     assert rates[6] == pytest.approx(1.0)
     assert rates[9] == 0
     assert rates[3:] == sorted(rates[3:], reverse=True)

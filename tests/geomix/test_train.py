@@ -107,6 +107,19 @@ def test_a_resumed_run_ends_with_the_same_bits_as_a_straight_one(tmp_path, chang
     assert len(lines[0]) == 4
 
 
+def test_every_epoch_has_an_order_of_its_own(tmp_path):
+    seen = []
+
+    class Watching(Toy):
+        def loss(self, batch):
+            seen.append(batch[0].sum().item())
+            return super().loss(batch)
+
+    config = settings(epochs=2)
+    fit(Watching(config), Data(), config, tmp_path, device="cpu")
+    assert len(seen) == len(set(seen)) == 10
+
+
 def test_an_epoch_cut_short_is_repeated(tmp_path):
     config = settings(epochs=3)
     straight = Toy(config)
