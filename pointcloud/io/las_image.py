@@ -44,9 +44,10 @@ class Image:
 
 
 def raw_records(data: Any) -> NDArray[np.uint8]:
-    """The records of `laspy.LasData` as they lie in the file, a copy, uint8 [N, record length]."""
-    array = data.points.array
-    return np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(len(array), array.dtype.itemsize).copy()
+    """The records of `laspy.LasData` as they lie in the file, the same memory, uint8 [N, record length]."""
+    array = np.ascontiguousarray(data.points.array)
+    records: NDArray[np.uint8] = array.view(np.uint8).reshape(len(array), array.dtype.itemsize)
+    return records
 
 
 def with_class(image: Image, ids: NDArray[np.int64]) -> Image:

@@ -42,11 +42,11 @@ def promote(layout: Layout, data: Any) -> tuple[Layout, NDArray[np.uint8]]:
         # laspy leaves it at 0: whole degrees became steps of 0.006 degrees.
         rank = np.asarray(data["scan_angle_rank"]).astype(np.float64)
         wider["scan_angle"] = np.rint(rank / _ANGLE_STEP).astype(np.int16)
-    array = wider.points.array
-    records = np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(len(array), array.dtype.itemsize)
+    array = np.ascontiguousarray(wider.points.array)
+    records = array.view(np.uint8).reshape(len(array), array.dtype.itemsize)
     vlrs = _with_wkt(layout, data)
     header = _header(layout, wider, records.shape[1], any(vlr.key == WKT for vlr in vlrs))
-    return replace(layout, header=header, vlrs=vlrs), records.copy()
+    return replace(layout, header=header, vlrs=vlrs), records
 
 
 def _header(layout: Layout, wider: Any, record_length: int, has_wkt: bool) -> bytes:

@@ -114,11 +114,11 @@ def _with_laszip(vlrs: tuple[Vlr, ...], data: bytes) -> list[Vlr]:
 
 def _compress(compressor: Any, records: NDArray[np.uint8], chunks: Chunks | None) -> None:
     if chunks is None:
-        compressor.compress_many(records.tobytes())
+        compressor.compress_many(records.reshape(-1))
     else:
         ends = np.cumsum(chunks.counts)
         for number, part in enumerate(np.split(records, ends[:-1])):
             if number:
                 compressor.finish_current_chunk()  # not after the last: done() does that
-            compressor.compress_many(part.tobytes())
+            compressor.compress_many(part.reshape(-1))
     compressor.done()
