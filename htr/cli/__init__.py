@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from htr.cli import learn, lines, transcribe
+from htr.cli import demo, learn, lines, transcribe
 
 app = App(name="htr", help="Scanned handwritten pages to text, PAGE XML and ALTO.")
 app.command(transcribe.transcribe)
@@ -10,3 +10,4 @@ app.command(lines.lines)
 app.command(learn.train)
 app.command(learn.evaluate)
 app.command(learn.import_model, name="import")
+app.command(demo.demo)

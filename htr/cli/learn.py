@@ -8,14 +8,14 @@ from cyclopts import Parameter
 from geomix.options import DeviceOption, Json, Overwrite, Quiet
 
 if TYPE_CHECKING:
-    from htr.data import Sample
+    from htr.predict import Reader
 
 Data = Annotated[
     tuple[Path, ...],
     Parameter(
         name="--data",
         negative="",
-        help="Tars of line images, or folders of page images with PAGE or ALTO files of the same names.",
+        help="Tars of line images, folders of them, or folders of pages with PAGE or ALTO of the same names.",
     ),
 ]
 
@@ -24,7 +24,7 @@ def train(
     config: str,
     /,
     *,
-    data: Data,
+    data: Data = (),
     output: Annotated[
         Path | None,
         Parameter(
@@ -57,18 +57,15 @@ def train(
     from htr.task import train as run
 
     folder = output or Path("runs") / Path(config).stem
-    print(
-        run(
-            config,
-            folder,
-            data,
-            start=model,
-            charset=charset,
-            resume=resume,
-            max_minutes=max_minutes,
-            device=device,
-        )
+    file = run(
+        *(config, folder, data or None),
+        start=model,
+        charset=charset,
+        resume=resume,
+        max_minutes=max_minutes,
+        device=device,
     )
+    print(file)
 
 
 def evaluate(
@@ -108,12 +105,10 @@ def evaluate(
     from htr.lm import CharacterModel
     from htr.predict import default_model, load, model_reader
 
-    tars = [path for path in data if path.suffix == ".tar"]
-    pages = [path for path in data if path.suffix != ".tar"]
-    if tars and pages:
-        raise InputError(
-            "--data: tars of lines and pages have figures of their own; evaluate them in two calls"
-        )
+    tars = [tar for path in data for tar in ([path] if path.suffix == ".tar" else sorted(path.glob("*.tar")))]
+    pages = [path for path in data if path.suffix != ".tar" and not any(path.glob("*.tar"))]
+    if bool(tars) == bool(pages):
+        raise InputError("--data: give tars of lines or pages; they have figures of their own, so not both")
     language = CharacterModel.from_file(lm) if lm is not None else None
     reader = model_reader(load(model or default_model(), device), lm=language, beam=beam)
     lines = _score_lines(tars, split, reader) if tars else None
@@ -121,25 +116,16 @@ def evaluate(
     print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
 
 
-def _score_lines(tars: list[Path], split: str, reader: Any) -> dict[str, Any]:
-    from htr.data import cross_split_hands, read_tar, writer
+def _score_lines(tars: list[Path], split: str, reader: "Reader") -> dict[str, Any]:
+    from htr.data import new_hands, read_tar
     from htr.evaluate import evaluate_lines
 
     samples = [sample for path in tars for sample in read_tar(path)]
-    shared = {
-        source: cross_split_hands(s for s in samples if s.source == source)
-        for source in {s.source for s in samples}
-    }
-
-    def unshared(sample: "Sample") -> str | None:
-        hands = shared[sample.source]
-        return f"{sample.source}_new_hands" if hands and writer(sample.page) not in hands else None
-
     chosen = [sample for sample in samples if split in ("all", sample.split)]
-    return evaluate_lines(chosen, reader, unshared)
+    return evaluate_lines(chosen, reader, new_hands(samples))
 
 
-def _score_pages(paths: list[Path], split: str, reader: Any, given_lines: bool) -> dict[str, Any]:
+def _score_pages(paths: list[Path], split: str, reader: "Reader", given_lines: bool) -> dict[str, Any]:
     from geomix.errors import InputError
     from htr.evaluate import evaluate_pages
     from htr.layout.samples import SPLITS, true_pages

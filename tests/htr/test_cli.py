@@ -1,9 +1,12 @@
 import json
+import tarfile
+from io import BytesIO
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from geomix.checkpoint import read_card
 from geomix.cli import run
 from geomix.errors import InputError
 from htr.cli.jobs import jobs, outputs
@@ -94,7 +97,7 @@ def test_evaluate_refuses_to_mix_lines_and_pages(folder, capsys):
         geomix(folder, "evaluate", "--data", "@p.png", "--data", "@x.tar", "--model", "@tiny.safetensors")
         == 1
     )
-    assert "in two calls" in capsys.readouterr().err
+    assert "so not both" in capsys.readouterr().err
 
 
 def test_a_batch_names_what_is_missing_and_goes_on(folder, capsys):
@@ -134,6 +137,85 @@ def test_an_xml_input_finds_the_image_that_it_names(folder, capsys):
     assert "its image 'scan.png' is not beside it" in capsys.readouterr().err
     (folder / "p.png").rename(folder / "scan.png")
     assert geomix(folder, "lines", "@q.xml") == 0
+
+
+def test_a_training_and_a_judgement_are_two_commands(folder, capsys):
+    lines_tar(folder / "set.tar")
+    assert geomix(folder, "train", "tiny", "--data", "@set.tar", "-o", "@run", "--device", "cpu") == 0
+    file = capsys.readouterr().out.strip()
+    assert file.endswith("tiny.safetensors")
+    assert geomix(folder, "evaluate", "--data", "@set.tar", "--model", file, "--json") == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["lines"] == 2
+    assert {"cer", "wer", "wer_punctuation", "characters", "words", "by_set"} <= set(figures)
+    assert {name: figures[name] for name in ("cer", "wer", "lines")} == {
+        name: read_card(file).metrics["val"][name] for name in ("cer", "wer", "lines")
+    }
+    assert geomix(folder, "evaluate", "--data", "@set.tar", "--model", file, "--split", "test") == 1
+    assert "no lines of this split" in capsys.readouterr().err
+
+
+def test_a_finished_training_is_not_overwritten_but_can_go_on(folder, capsys):
+    lines_tar(folder / "set.tar")
+    words = ("train", "tiny", "--data", "@set.tar", "-o", "@run", "--device", "cpu")
+    assert geomix(folder, *words) == 0
+    assert geomix(folder, *words) == 1
+    assert "holds a run already" in capsys.readouterr().err
+    assert geomix(folder, *words, "--resume") == 0
+
+
+def test_fine_tuning_learns_new_characters(folder, capsys):
+    tar = lines_tar(folder / "set.tar")
+    words = ("train", "tiny", "--data", f"@{tar.name}", "--model", "@tiny.safetensors", "-o", "@run")
+    assert geomix(folder, *words, "--charset", "union") == 0
+    card = read_card(capsys.readouterr().out.strip())
+    assert card.charset[:4] == tuple("abc ")
+    assert set("xyz") <= set(card.charset)
+
+
+def lines_tar(path):
+    """Two pages of lines with text, as the tars of line images are."""
+    with tarfile.open(path, "w") as tar:
+        rows = ["id\tpage\twidth\tsplit\ttext"]
+        for number in range(6):
+            image, _ = page_of([(20, 300, 44)], height=64, width=320)
+            rows.append(f"l{number}\tp{number // 2}\t320\t{'val' if number > 3 else 'train'}\txyz {number}")
+            add(tar, f"set/lines/l{number}.png", png(image))
+        add(tar, "set/index.tsv", ("\n".join(rows) + "\n").encode())
+    return path
+
+
+def png(image):
+    stream = BytesIO()
+    Image.fromarray(image).save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def add(tar, name, data):
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    tar.addfile(member, BytesIO(data))
+
+
+def test_import_says_what_does_not_fit(folder, capsys):
+    (folder / "chars.txt").write_text("abc", "utf-8")
+    words = ("import", "@tiny.safetensors", "-o", "@new.safetensors", "--charset")
+    assert geomix(folder, *words, "@none.txt") == 1
+    assert "no such file with the characters" in capsys.readouterr().err
+    assert geomix(folder, *words, "@chars.txt") == 1
+    assert "tiny.safetensors" in capsys.readouterr().err
+
+
+def test_the_demo_finds_the_lines_that_it_draws(folder, capsys):
+    assert geomix(folder, "demo", "-o", "@demo", "--rows", "6") == 0
+    printed = capsys.readouterr().out
+    assert "says nothing about" in printed
+    figures = dict(line.split() for line in printed.splitlines() if line.startswith(("lines", "f1_lines")))
+    assert figures["lines"] == "6"
+    assert float(figures["f1_lines"]) > 0.9
+    names = {path.name for path in (folder / "demo").iterdir()}
+    assert {"synthetic.png", "truth.xml", "synthetic.txt", "synthetic.overlay.png"} <= names
+    assert geomix(folder, "demo", "-o", "@demo", "--rows", "6") == 0
 
 
 def test_pixels_in_words():
