@@ -177,8 +177,8 @@ def score(
         until: last date that the model may see.
 
     Returns:
-        The figures of `geomix.metrics.scores`, and `pixels`, the number of judged pixels. A pixel that no
-        date shows gets no class and does not count.
+        The figures of `geomix.metrics.scores`, `support`, the judged pixels of each class, and `pixels`, all
+        of them. A pixel that no date shows gets no class and does not count.
     """
     device = next(model.parameters()).device
     total: Tensor | None = None
@@ -193,7 +193,7 @@ def score(
         total = matrix if total is None else total + matrix
     if total is None:
         raise InputError("there is nothing to score")
-    return {**scores(total), "pixels": int(total.sum())}
+    return {**scores(total), "support": total.sum(1).tolist(), "pixels": int(total.sum())}
 
 
 def _alike(series: Sequence[LabelledSeries]) -> Iterator[list[LabelledSeries]]:

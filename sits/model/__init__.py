@@ -1,0 +1,19 @@
+"""Networks that label image time series."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from geomix.config import parse_config
+from sits.model.config import ModelConfig, Stage
+from sits.model.tsvipom import DayTable, TSViPoM
+
+__all__ = ["DayTable", "ModelConfig", "Stage", "TSViPoM", "build_model"]
+
+
+def build_model(config: Mapping[str, Any]) -> TSViPoM:
+    """Build the model that a card or a configuration describes.
+
+    Raises:
+        ConfigError: if a key is unknown or a value does not fit.
+    """
+    return TSViPoM(parse_config(ModelConfig, config, "model"))

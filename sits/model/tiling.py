@@ -1,0 +1,51 @@
+"""Images cut into tiles, filled up, and patches completed: what happens before there are tokens."""
+
+import torch
+from torch import Tensor, nn
+
+
+def fill_pixels(pixels: Tensor, known: Tensor) -> Tensor:
+    """Give the invalid pixels of a patch the mean of its valid ones, [..., p, p, C]; 0 where there is none.
+
+    A constant, such as 0, would tell the model of a dark or bright field that is not there.
+    """
+    weight = known.unsqueeze(-1).to(pixels.dtype)
+    total = (pixels * weight).sum((-3, -2), keepdim=True)
+    mean = total / weight.sum((-3, -2), keepdim=True).clamp(min=1)
+    return torch.where(known.unsqueeze(-1), pixels, mean)
+
+
+def pad(values: Tensor, valid: Tensor, unit: int) -> tuple[Tensor, Tensor]:
+    """Add invalid pixels below and to the right until both sides are multiples of `unit`."""
+    down, right = -values.shape[-2] % unit, -values.shape[-1] % unit
+    if not down and not right:
+        return values, valid
+    sides = (0, right, 0, down)
+    return nn.functional.pad(values, sides), nn.functional.pad(valid, sides, value=False)
+
+
+def fill_dates(values: Tensor, days: Tensor, valid: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Append zero images of day 0 up to `count` dates."""
+    more = max(count - values.shape[1], 0)
+    return (
+        torch.cat([values, values.new_zeros(len(values), more, *values.shape[2:])], 1),
+        torch.cat([days, days.new_zeros(len(days), more)], 1),
+        torch.cat([valid, valid.new_ones(len(valid), more, *valid.shape[2:])], 1),
+    )
+
+
+def to_tiles(image: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Cut [B, ..., H, W] into [B * rows * columns, ..., tile, tile]."""
+    rows, columns = grid
+    *lead, height, width = image.shape
+    tiles = image.reshape(*lead, rows, height // rows, columns, width // columns)
+    return tiles.movedim(-4, 1).movedim(-2, 2).flatten(0, 2)
+
+
+def from_tiles(tiles: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Undo `to_tiles` for [B * rows * columns, K, tile, tile]."""
+    rows, columns = grid
+    count, classes, height, width = tiles.shape
+    image = tiles.reshape(count // (rows * columns), rows, columns, classes, height, width)
+    image = image.permute(0, 3, 1, 4, 2, 5)
+    return image.reshape(len(image), classes, rows * height, columns * width)

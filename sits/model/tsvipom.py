@@ -1,0 +1,332 @@
+"""TSViPoM: dates are mixed at each place, then places are mixed for each class.
+
+    values [B, T, C, H, W] -> patches -> temporal encoder (dates + one token a class)
+                           -> class tokens [B, K, h, w, D] -> spatial encoder, one class at a time
+                           -> logits [B, K, H, W]
+
+With attention as the mixer this is TSViT. With `causal` the dates are blocks in time order and the class
+tokens a last block that only reads, so that a new date needs nothing of the older ones but their state.
+
+Source: Tarasiou et al., ViTs for SITS, CVPR 2023 (TSViT); Picard et al., PoM, arXiv 2604.06129 (TSViPoM).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geomix import Encoder, Segments
+from geomix.errors import InputError, UnsupportedError
+from geomix.position import sincos
+from sits.model.config import ModelConfig, Stage
+from sits.model.tiling import fill_dates, fill_pixels, from_tiles, pad, to_tiles
+
+DAY_PERIODS = (12.0, 900.0)
+"""Shortest and longest wave of the code of days, days: two revisits, and a season with what hangs over."""
+
+PLACE_PERIODS = (4.0, 64.0)
+"""The same for places, patches: not longer than a training crop with its context, or it would be unknown."""
+
+
+AT_ONCE = {"cpu": 16_384, "cuda": 1_048_576}
+"""Tokens that are mixed together where no gradients are kept: what fits the caches, or fills a GPU."""
+
+
+class TSViPoM(nn.Module):
+    """Label each pixel of an image time series; see the head of this module."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        dim, side = config.dim, config.patch
+        self.embed = nn.Linear(config.bands * side**2, dim)
+        self.day_table = DayTable(dim) if config.day_code == "table" else None
+        self.class_tokens = nn.Parameter(torch.randn(config.classes, dim))
+        self.temporal = _encoder(config.temporal, dim, config.dropout)
+        self.spatial = _encoder(config.spatial, dim, config.dropout) if config.spatial.depth else None
+        self.place_table: nn.Parameter | None = None
+        if config.place_code == "table" and config.tile is not None and config.spatial.depth:
+            self.place_table = nn.Parameter(torch.randn((config.tile // side) ** 2, dim))
+        self.head = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, side**2))
+
+    @property
+    def patch(self) -> int:
+        """Windows of a scene must start at multiples of this many pixels to give what the scene gives."""
+        return self.config.tile or self.config.patch
+
+    @property
+    def halo(self) -> int | None:
+        """Pixels of context that a window needs on each side; None where the whole scene is the context."""
+        if self.spatial is None or self.config.tile is not None:
+            return 0
+        if self.config.context is None:
+            return None
+        return self.config.spatial.depth * (self.config.context // 2) * self.config.patch
+
+    def forward(
+        self, values: Tensor, days: Tensor, valid: Tensor, *, origin: tuple[int, int] = (0, 0)
+    ) -> Tensor:
+        """Score each class at each pixel.
+
+        Args:
+            values: normalised images, float, [B, T, C, H, W].
+            days: when they were taken, as the model's inputs count, integers, [B, T] or [T].
+            valid: which pixels were seen, bool, [B, T, H, W]. Invalid ones never count: a patch takes the
+                mean of its valid pixels in their place, and a patch without any is no token.
+            origin: first row and column of the images in their scene, pixels, multiples of `patch`.
+
+        Returns:
+            Logits, [B, K, H, W]; finite also where no date is valid.
+
+        Raises:
+            InputError: if the shapes do not fit together.
+        """
+        self._check(values, days, valid)
+        height, width = values.shape[-2:]
+        days = days.expand(len(values), -1)
+        values, valid = pad(values, valid, self.patch)
+        if self.config.fill_dates is not None:
+            values, days, valid = fill_dates(values, days, valid, self.config.fill_dates)
+        if self.config.tile is None:
+            logits = self._score(values, days, valid, origin)
+        else:
+            grid = (values.shape[-2] // self.config.tile, values.shape[-1] // self.config.tile)
+            tiles, seen = to_tiles(values, grid), to_tiles(valid, grid)
+            logits = from_tiles(
+                self._score(tiles, days.repeat_interleave(grid[0] * grid[1], 0), seen, (0, 0)), grid
+            )
+        return logits[..., :height, :width]
+
+    def observe(
+        self, values: Tensor, days: Tensor, valid: Tensor, state: tuple[Any, ...] | None = None
+    ) -> tuple[Any, ...]:
+        """Add dates to the state of each place (causal models).
+
+        Args:
+            values: normalised images of the new dates, which follow those in the state, [B, T, C, H, W].
+            days: as in `forward`, [B, T] or [T].
+            valid: as in `forward`, [B, T, H, W].
+            state: what earlier calls returned for the same places; None to begin.
+
+        Returns:
+            One state a layer: sums and counts of each of the B * h * w places, row by row.
+
+        Raises:
+            UnsupportedError: if the model is not causal, or a mixer keeps no state.
+        """
+        if not self.config.causal:
+            raise UnsupportedError("only a causal model keeps a state; train with `causal: true`")
+        self._check(values, days, valid)
+        values, valid = pad(values, valid, self.config.patch)
+        tokens, seen = self._tokens(values, days.expand(len(values), -1), valid)
+        tokens, seen = tokens.flatten(0, 2), seen.flatten(0, 2)
+        found: tuple[Any, ...]
+        _, found = self.temporal(
+            tokens, Segments.from_mask(seen, causal=True), state=state, return_state=True
+        )
+        return found
+
+    def read(
+        self,
+        state: tuple[Any, ...],
+        seen: Tensor,
+        *,
+        origin: tuple[int, int] = (0, 0),
+    ) -> Tensor:
+        """Score each class from the state of each place; reads the state and leaves it as it is.
+
+        Args:
+            state: from `observe`.
+            seen: which places hold at least one valid date, bool, [B, h, w] patches.
+            origin: as in `forward`.
+
+        Returns:
+            Logits of whole patches, [B, K, h * patch, w * patch].
+        """
+        places = seen.numel()
+        tokens = self.class_tokens.expand(places, -1, -1)
+        block = Segments.dense(places, self.config.classes, block_size=self.config.classes)
+        classes = self.temporal(tokens, block, state=state)
+        return self._locate(classes.view(*seen.shape, *classes.shape[1:]), seen, origin)
+
+    def _check(self, values: Tensor, days: Tensor, valid: Tensor) -> None:
+        if values.ndim != 5 or values.shape[2] != self.config.bands:
+            raise InputError(f"values must be [B, T, {self.config.bands}, H, W], got {list(values.shape)}")
+        batch, dates, _, height, width = values.shape
+        if days.shape not in ((dates,), (batch, dates)):
+            raise InputError(f"days must be [{dates}] or [{batch}, {dates}], got {list(days.shape)}")
+        if valid.dtype != torch.bool or valid.shape != (batch, dates, height, width):
+            expected = f"bool [{batch}, {dates}, {height}, {width}]"
+            raise InputError(f"valid must be {expected}, got {valid.dtype} {list(valid.shape)}")
+
+    def working_bytes(self, dates: int, height: int, width: int) -> int:
+        """About how many bytes `forward` takes for one series of that size where no gradients are kept."""
+        side, dim, classes = self.config.patch, self.config.dim, self.config.classes
+        rows, columns = -(-height // side), -(-width // side)
+        most = self._at_once()
+        at_once = min(rows * columns * (dates + classes), max(most, columns * (dates + classes)))
+        spatial = min(classes, max(1, most // (rows * columns))) * rows * columns
+        kept = rows * columns * classes
+        # Features, both projections, the MLP and what they leave behind: 14 times the features, as measured.
+        return 4 * dim * (14 * max(at_once, spatial) + 3 * kept)
+
+    def _score(self, values: Tensor, days: Tensor, valid: Tensor, origin: tuple[int, int]) -> Tensor:
+        tall = values.shape[-2]
+        step = tall if torch.is_grad_enabled() else self._rows_at_once(values)
+        parts = [
+            self._summarise(values[..., top : top + step, :], days, valid[..., top : top + step, :])
+            for top in range(0, tall, step)
+        ]
+        classes, seen = (
+            torch.cat(part, dim=1) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True)
+        )
+        return self._locate(classes, seen, origin)
+
+    def _rows_at_once(self, values: Tensor) -> int:
+        """Rows of pixels that are worked on together: places see each other only in `_locate`."""
+        side = self.config.patch
+        tokens = len(values) * (values.shape[-1] // side) * (values.shape[1] + self.config.classes)
+        return max(1, self._at_once() // max(tokens, 1)) * side
+
+    def _at_once(self) -> int:
+        return AT_ONCE.get(self.class_tokens.device.type, AT_ONCE["cuda"])
+
+    def _summarise(self, values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+        """The class tokens of each place, [B, h, w, K, D], and which places any date shows, [B, h, w]."""
+        tokens, seen = self._tokens(values, days, valid)
+        places = tokens.flatten(0, 2), seen.flatten(0, 2)
+        if self.config.causal:
+            classes = self._read_after(*places, days, seen.shape[1] * seen.shape[2])
+        else:
+            classes = self._read_among(*places)
+        return classes.view(*seen.shape[:3], *classes.shape[1:]), seen.any(-1)
+
+    def _tokens(self, values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+        """Patches with their dates, [B, h, w, T, D], and which of them hold a valid pixel, [B, h, w, T]."""
+        side, (batch, dates, bands, height, width) = self.config.patch, values.shape
+        rows, columns = height // side, width // side
+        pixels = values.view(batch, dates, bands, rows, side, columns, side)
+        pixels = pixels.permute(0, 3, 5, 1, 4, 6, 2)  # [B, h, w, T, p, p, C]
+        known = valid.view(batch, dates, rows, side, columns, side).permute(0, 2, 4, 1, 3, 5)
+        seen = known.flatten(-2).any(-1)
+        if not bool(known.all()):
+            pixels = fill_pixels(pixels, known)
+        tokens = self.embed(pixels.flatten(-3))
+        return tokens + self._code_of(days)[:, None, None].to(tokens.dtype), seen
+
+    def _code_of(self, days: Tensor) -> Tensor:
+        if self.day_table is not None:
+            code: Tensor = self.day_table(days)
+            return code
+        return _waves(days, self.config.dim, DAY_PERIODS)
+
+    def _read_among(self, tokens: Tensor, seen: Tensor) -> Tensor:
+        """Dates and class tokens see each other, as published; returns the class tokens, [S, K, D]."""
+        places, count = len(tokens), self.config.classes
+        tokens = torch.cat([tokens, self.class_tokens.to(tokens.dtype).expand(places, -1, -1)], dim=1)
+        if bool(seen.all()):
+            segments = Segments.dense(*tokens.shape[:2])
+        else:
+            segments = Segments.from_mask(torch.cat([seen, seen.new_ones(places, count)], dim=1))
+        mixed: Tensor = self.temporal(tokens, segments)
+        return mixed[:, -count:]
+
+    def _read_after(self, tokens: Tensor, seen: Tensor, days: Tensor, places_per_image: int) -> Tensor:
+        """Dates see earlier dates and their own day, class tokens see all; returns the latter, [S, K, D]."""
+        places, count = len(tokens), self.config.classes
+        tokens = torch.cat([tokens, self.class_tokens.to(tokens.dtype).expand(places, -1, -1)], dim=1)
+        known = torch.cat([seen, seen.new_ones(places, count)], dim=1)
+        segments = _blocks_of_days(seen, days.repeat_interleave(places_per_image, 0), count)
+        mixed: Tensor = self.temporal(tokens[known], segments)
+        ends = segments.cu_seqlens[1:, None]
+        return mixed[ends + torch.arange(-count, 0, device=ends.device)]
+
+    def _locate(self, classes: Tensor, seen: Tensor, origin: tuple[int, int]) -> Tensor:
+        """Mix the places of each class and score their pixels; [B, h, w, K, D] -> [B, K, H, W]."""
+        batch, rows, columns, count, dim = classes.shape
+        tokens = classes.permute(0, 3, 1, 2, 4).reshape(batch * count, rows * columns, dim)
+        if self.spatial is not None:
+            tokens = tokens + self._place_code(rows, columns, origin, tokens)
+            # A place that no date shows is told nothing about, so its neighbours must not listen to it.
+            heard = None if bool(seen.all()) else seen.flatten(1).repeat_interleave(count, 0)
+            tokens = self._mix_places(tokens, (rows, columns), heard)
+        side = self.config.patch
+        scores: Tensor = self.head(tokens).view(batch, count, rows, columns, side, side)
+        return scores.transpose(3, 4).reshape(batch, count, rows * side, columns * side)
+
+    def _mix_places(self, tokens: Tensor, shape_yx: tuple[int, int], heard: Tensor | None) -> Tensor:
+        """The spatial encoder over maps of class tokens, [maps, places, D], as many at once as are needed."""
+        step = len(tokens) if torch.is_grad_enabled() else max(1, self._at_once() // tokens.shape[1])
+        mixed = []
+        for start in range(0, len(tokens), step):
+            part = tokens[start : start + step]
+            known = None if heard is None else heard[start : start + step]
+            segments = Segments.grid(len(part), shape_yx, window=self.config.context, valid=known)
+            mixed.append(self.spatial(part, segments))  # type: ignore[misc]
+        return torch.cat(mixed) if len(mixed) > 1 else mixed[0]
+
+    def _place_code(self, rows: int, columns: int, origin: tuple[int, int], like: Tensor) -> Tensor:
+        if self.place_table is not None:
+            return self.place_table.to(like.dtype)
+        if self.config.place_code == "none":
+            return like.new_zeros(())
+        side, half = self.config.patch, self.config.dim // 2
+        y = torch.arange(rows, device=like.device) + origin[0] // side
+        x = torch.arange(columns, device=like.device) + origin[1] // side
+        code_y = _waves(y, half, PLACE_PERIODS)[:, None].expand(-1, columns, -1)
+        code_x = _waves(x, self.config.dim - half, PLACE_PERIODS)[None].expand(rows, -1, -1)
+        return torch.cat([code_y, code_x], dim=-1).flatten(0, 1).to(like.dtype)
+
+
+class DayTable(nn.Module):
+    """The published time code: a linear layer on a one-hot day of the year, read as a table."""
+
+    DAYS = 366
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        # Names, shapes and start of nn.Linear(366, dim): the published weights fit as they are.
+        self.linear = nn.Linear(self.DAYS, dim)
+
+    def forward(self, days: Tensor) -> Tensor:
+        """Look up days of the year, [..., D]; days outside 0 to 365 are an error.
+
+        The published code passes days as a fraction of 365.0001 in float32 and cuts it back to an integer,
+        which turns 19 of them, such as 13, 26 and 52, into the day before. Its weights were trained with
+        that, so it is repeated here.
+
+        Raises:
+            InputError: if a day lies outside the table.
+        """
+        index = (days.to(torch.float32) / 365.0001 * 365.0001).to(torch.int64)
+        if index.numel() and (int(index.min()) < 0 or int(index.max()) >= self.DAYS):
+            raise InputError(
+                f"days of the year must lie within 0 and 366, got {int(days.min())} to {int(days.max())}; "
+                "the inputs of this model need `days: year`"
+            )
+        return self.linear.weight.t()[index] + self.linear.bias
+
+
+def _encoder(stage: Stage, dim: int, dropout: float) -> Encoder:
+    return Encoder(dim, stage.depth, stage.mixer, mlp_ratio=stage.mlp_ratio, dropout=dropout)
+
+
+def _waves(position: Tensor, dim: int, periods: tuple[float, float]) -> Tensor:
+    return sincos(position, dim, min_period=periods[0], max_period=periods[1])
+
+
+def _blocks_of_days(seen: Tensor, days: Tensor, classes: int) -> Segments:
+    """One block a day and one for the class tokens, of the valid tokens packed; days must not fall.
+
+    Args:
+        seen: which date tokens exist, [S, T].
+        days: their days, [S, T].
+        classes: number of class tokens after the dates of each place.
+    """
+    opens = torch.nn.functional.pad(days[:, 1:] != days[:, :-1], (1, 0), value=True)
+    block = opens.cumsum(1) - 1
+    counts = seen.new_zeros((len(seen), days.shape[1] + 1), dtype=torch.int64)
+    counts.scatter_add_(1, block, seen.to(torch.int64))
+    counts[:, -1] = classes
+    cu_blocks = torch.nn.functional.pad(counts.flatten().cumsum(0), (1, 0))
+    return Segments.packed(cu_blocks[:: days.shape[1] + 1].contiguous(), cu_blocks)
