@@ -96,8 +96,9 @@ class EpochEnd(pl.Callback):
         loss = float(torch.stack(self._losses).mean())
         done = trainer.current_epoch + 1
         is_best = self._is_best(task)
-        self._checkpoint(trainer, is_best)
+        # The line before the checkpoint: a run that dies between the two repeats the epoch and its line.
         self._record({"epoch": done, "loss": loss, **self._scores, "seconds": round(seconds, 2)})
+        self._checkpoint(trainer, is_best)
         figures = {"loss": loss, **self._scores}
         words = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
         log.info(

@@ -1,24 +1,16 @@
 """Every configuration that ships can be read, and the tiny one of each domain trains a step."""
 
-from importlib import import_module
-
 import pytest
 
 from geomix.checkpoint import read_card
 from geomix.config import config_folder, list_configs, load_config
 from geomix.domains import DOMAINS, room
 
-KINDS = {
-    "sits": "sits.experiment:SitsConfig",
-    "pointcloud": "pointcloud.task:CloudConfig",
-    "htr": "htr.experiment:HtrConfig",
-}
 NAMES = [(domain, name) for domain in DOMAINS for name in list_configs(domain)]
 
 
 def load(domain, name):
-    module, _, kind = KINDS[domain].partition(":")
-    return load_config(name, domain, getattr(import_module(module), kind))
+    return load_config(name, domain, getattr(room(domain, "experiment"), f"{domain.capitalize()}Config"))
 
 
 @pytest.mark.parametrize(("domain", "name"), NAMES, ids=map("/".join, NAMES))

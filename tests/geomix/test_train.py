@@ -148,9 +148,43 @@ def test_training_lowers_the_loss_and_keeps_the_best(tmp_path, caplog):
     best = torch.load(tmp_path / "best.ckpt", weights_only=True)
     assert best["callbacks"]["EpochEnd"]["best"] == min(scores)
     assert best["epoch"] == scores.index(min(scores))
-    restored = Toy(config)
+
+
+@pytest.mark.parametrize(("higher", "best"), [(False, 3), (True, 1)])
+def test_the_best_epoch_is_known_across_resumes(tmp_path, higher, best):
+    class Scripted(Toy):
+        higher_is_better = higher
+
+        def scores(self):
+            super().scores()
+            return {"mse": [float("nan"), 5.0, 4.0, 3.0, 4.5][self.current_epoch]}
+
+    config = settings(epochs=5)
+    for _ in range(5):
+        fit(Scripted(config), Data(), config, tmp_path, resume=True, max_minutes=0, device="cpu")
+    kept = torch.load(tmp_path / "best.ckpt", weights_only=True)
+    assert kept["epoch"] == best
+    restored = Scripted(config)
     restore(restored, tmp_path)
-    assert torch.equal(restored.model[0].weight, best["state_dict"]["model.0.weight"])
+    assert torch.equal(restored.model[0].weight, kept["state_dict"]["model.0.weight"])
+
+
+def test_a_run_that_dies_while_it_saves_repeats_the_epoch_and_its_line(tmp_path, monkeypatch):
+    config = settings(epochs=3)
+    saves = iter([None, OSError("disk full")])
+    real = pl.Trainer.save_checkpoint
+
+    def save(self, path):
+        if error := next(saves, None):
+            raise error
+        real(self, path)
+
+    monkeypatch.setattr(pl.Trainer, "save_checkpoint", save)
+    with pytest.raises(OSError, match="disk full"):
+        fit(Toy(config), Data(), config, tmp_path, device="cpu")
+    fit(Toy(config), Data(), config, tmp_path, resume=True, device="cpu")
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3]
 
 
 def test_without_validation_the_last_weights_are_restored(tmp_path):
@@ -196,20 +230,21 @@ def test_a_gradient_that_is_not_finite_names_its_batch(tmp_path):
         fit(Steep(config), Data(), config, tmp_path, device="cpu")
 
 
-def test_the_average_follows_the_weights(tmp_path):
-    config = settings(epochs=1)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_average_follows_the_weights_step_by_step(tmp_path, accumulate):
+    config = settings(epochs=1, epoch_steps=6, accumulate=accumulate)
     task = Toy(config)
     assert task.served is task.average
     seen = []
-    step = task.on_train_batch_end
-    task.on_train_batch_end = lambda *args: (step(*args), seen.append(task.model[0].weight.detach().clone()))
-    start = task.average[0].weight.clone()
+    hook = task.on_train_batch_end
+    task.on_train_batch_end = lambda *args: (hook(*args), seen.append(task.model[0].weight.detach().clone()))
+    expected = task.average[0].weight.clone()
     fit(task, Data(), config, tmp_path, device="cpu")
-    expected = start
-    for number, weight in enumerate(seen, start=1):
+    steps = seen[accumulate - 1 :: accumulate]
+    for number, weight in enumerate(steps, start=1):
         decay = min(0.9, (1 + number) / (10 + number))
         expected = decay * expected + (1 - decay) * weight
-    assert len(seen) == 5
+    assert len(steps) == 6 / accumulate
     torch.testing.assert_close(task.average[0].weight, expected)
     assert not task.average[0].weight.requires_grad
     assert Toy(settings(ema=None)).average is None
