@@ -72,14 +72,27 @@ def info(*, json: Json = False) -> None:
 
 
 @app.command
-def bench(name: str = "mixer", /, *, cap: Seconds = 20.0, json: Json = False, quiet: Quiet = False) -> None:
-    """Measure speed and memory of the mixer or of a domain: mixer, sits, pointcloud or htr."""
+def bench(
+    name: str = "mixer", /, *experiments: str, cap: Seconds = 20.0, json: Json = False, quiet: Quiet = False
+) -> None:
+    """Measure the mixer or a domain (mixer, sits, pointcloud, htr), or what the mixers can learn (mixers).
+
+    `mixers` takes the names of its experiments: composition, forecast, recall; all of them by default.
+    """
     from geomix.bench import rows_table
 
-    if name not in ("mixer", *DOMAINS):
-        raise InputError(f"there is no benchmark {name!r}{hint(name, ['mixer', *DOMAINS])}")
-    module = import_module("geomix.bench.mixer") if name == "mixer" else room(name, "bench")
-    rows: list[Row] = module.run(cap_seconds=cap)
+    names = ("mixer", "mixers", *DOMAINS)
+    if name not in names:
+        raise InputError(f"there is no benchmark {name!r}{hint(name, names)}")
+    if name == "mixers":
+        from geomix.bench import mixers
+
+        rows: list[Row] = mixers.run(*experiments)
+    elif experiments:
+        raise InputError(f"the benchmark {name!r} has no experiments, got {' '.join(experiments)}")
+    else:
+        module = import_module("geomix.bench.mixer") if name == "mixer" else room(name, "bench")
+        rows = module.run(cap_seconds=cap)
     print(json_text([row.as_dict() for row in rows]) if json else rows_table(rows))
 
 

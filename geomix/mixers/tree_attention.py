@@ -65,6 +65,8 @@ class TreeAttention(nn.Module):
         self.variables = max(map(max, self.edges))
         inner = heads * self.head_dim
         self.queries = nn.Linear(dim, self.variables * inner, bias=False)
+        # Scores are divided by d, not sqrt(d): give them unit variance at the start all the same.
+        nn.init.normal_(self.queries.weight, std=self.head_dim**0.25 / dim**0.5)
         self.values = nn.Linear(dim, (self.variables - 1) * inner)
         # Values multiply: around 0 their product would vanish with the number of variables.
         nn.init.constant_(self.values.bias, 1.0 if self.variables > 2 else 0.0)
