@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from geomix.errors import NonFiniteError
+from sits import bench
+from sits.grid import Window
+from tests.sits.making import model
+
+
+def test_the_rows_name_speed_rival_and_memory(monkeypatch):
+    monkeypatch.setattr(bench, "DATES", 3)
+    monkeypatch.setattr(bench, "models", lambda: (model({"bands": 10}), model({"bands": 10, "window": None})))
+    monkeypatch.setattr(bench, "_large", lambda cap: iter(()))
+    rows = bench.run(cap_seconds=60, device="cpu", tiles=(8,))
+    ours, theirs = rows
+    assert (ours.metric, ours.versus, ours.unit) == ("TSViPoM (scene)", "TSViT (SDPA)", "km2/s")
+    assert ours.ratio == pytest.approx(ours.value / theirs.value)
+
+
+def test_a_slow_rival_is_not_run_on_larger_tiles(monkeypatch):
+    sides = []
+
+    def slow(model, batch, side, place, cap):
+        sides.append(side)
+
+    monkeypatch.setattr(bench, "_time", slow)
+    monkeypatch.setattr(bench, "_large", lambda cap: iter(()))
+    rows = bench.run(device="cpu", tiles=(8, 16))
+    assert [row.value for row in rows] == [None] * 4
+    assert sides == [8, 8]
+
+
+def test_a_wrong_result_gets_no_time(monkeypatch):
+    right = bench.Scorer.scores
+
+    def wrong(self, series, days, window):
+        found = right(self, series, days, window)
+        found.logits[...] += window.row
+        return found
+
+    monkeypatch.setattr(bench.Scorer, "scores", wrong)
+    with pytest.raises(NonFiniteError, match="no speed is reported"):
+        bench.run(device="cpu")
+
+
+def test_a_large_scene_is_mapped_in_part_and_says_so():
+    found = bench.map_large(cap=0.0, side=300, dates=2)
+    assert 0 < found["part"] < 1
+    assert found["peak"] > 1e6
+
+
+def test_made_up_windows_are_parts_of_the_scene():
+    series = bench.made_up(40, 3)
+    whole, _ = series.read()
+    part, valid = series.read(Window(10, 5, 7, 9))
+    np.testing.assert_allclose(part, whole[:, :, 10:17, 5:14], atol=1e-6)
+    assert valid.all()
+
+
+def test_the_rival_has_the_size_of_the_published_model():
+    ours, theirs = (sum(p.numel() for p in net.parameters()) for net in bench.models())
+    # Published: 1,657,476 with tables of 366 days and 144 places, which a size-free code does not need.
+    assert theirs == 1_657_476 - 366 * 128 - 128 - 144 * 128
+    assert ours == pytest.approx(theirs, rel=0.02)
