@@ -216,8 +216,8 @@ def _writing_height(ink: Ink) -> float | None:
         stats[1:, cv2.CC_STAT_AREA],
     )
     kept = (height >= 5) & (width >= 3) & (area >= 12)
-    kept &= (height < ink.shape[0] / 5) & (area < 0.7 * width * height + 40)
-    if np.count_nonzero(kept) < 3:
+    kept &= (height < max(ink.shape) / 5) & (area < 0.7 * width * height + 40)
+    if area[kept].sum() < 60:
         return None
     height, area = height[kept], area[kept]
     order = np.argsort(height)

@@ -14,6 +14,8 @@ from htr.page import Points
 
 FARTHEST = 0.75 * PITCH
 """Ink farther than this from every curve belongs to no line, px."""
+MARGIN = 0.06 * PITCH
+"""Between the ink and the outline, px."""
 TAIL = 0.8 * PITCH
 """How far from its dense part a line still has ink of its own, px."""
 SPARSE = 0.3
@@ -42,7 +44,7 @@ def outline(ink: Ink, curves: list[Curve], gap: float) -> list[Outlined]:
         gap: a line is cut where it has no ink for more than this, px.
     """
     owner = assign(ink, curves)
-    lines = []
+    lines: list[Outlined] = []
     for index, curve in enumerate(curves):
         for part in _runs(ink, owner, index, curve, gap):
             line = _outlined(ink, owner, index, part)
@@ -65,18 +67,34 @@ def assign(ink: Ink, curves: list[Curve]) -> NDArray[np.int32]:
     rows, columns = np.nonzero(solid)
     label, near = labels[rows, columns], nearest[rows, columns]
     core = np.exp(-0.5 * (distance[rows, columns] / (0.22 * PITCH)) ** 2) * ink[rows, columns]
-    votes = np.zeros((count, len(curves)), np.float32)
-    known = near >= 0
-    np.add.at(votes, (label[known].astype(np.int64), near[known].astype(np.int64)), core[known])
-    total = votes.sum(axis=1)
-    best = votes.argmax(axis=1)
-    share = votes[np.arange(count), best] / np.maximum(total, 1e-9)
+    best, most, total = _votes(label.astype(np.int64), near, core, count, len(curves))
+    share = most / np.maximum(total, 1e-9)
     # A part that lies in the cores of two lines is two letters that touch.
     whole = (share > 0.8) | (stats[:, cv2.CC_STAT_HEIGHT] < 1.1 * PITCH)
     whole &= (total > 0.02 * stats[:, cv2.CC_STAT_AREA]) & (stats[:, cv2.CC_STAT_HEIGHT] < 3.0 * PITCH)
     whole[0] = False
     owner[rows, columns] = np.where(whole[label], best[label], owner[rows, columns])
     return owner.astype(np.int32)
+
+
+def _votes(
+    label: NDArray[np.int64],
+    near: NDArray[np.int32],
+    core: NDArray[np.float64],
+    labels: int,
+    curves: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """For each connected part the curve with most of its votes, those votes, and all votes, [labels] each."""
+    known = near >= 0
+    # Pairs that occur are few; a table of all parts by all curves would not fit for a page of noise.
+    pairs, place = np.unique(label[known] * curves + near[known], return_inverse=True)
+    votes = np.bincount(place, core[known], minlength=len(pairs))
+    part = pairs // max(curves, 1)
+    order = np.lexsort((votes, part))
+    best, most = np.full(labels, -1, np.int64), np.zeros(labels)
+    # In rising order: what is written last has most votes.
+    best[part[order]], most[part[order]] = pairs[order] % max(curves, 1), votes[order]
+    return best, most, np.bincount(part, votes, minlength=labels).astype(np.float64)
 
 
 def _nearest(curves: list[Curve], size: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -144,7 +162,10 @@ def _outlined(ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve) -> O
     weight = mine[rows, columns]
     foot = _foot(relative, columns, weight, x1 - x0)
     baseline = _polyline(x0, level + foot)
-    top, bottom = _edges(relative, columns, x1 - x0)
+    # What is left of a rule is flat; accents and loops are not.
+    upright = cv2.morphologyEx((mine > 0.3).astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 1), np.uint8))
+    letters = (np.asarray(upright)[rows, columns] > 0) | (np.abs(relative) < 0.4 * PITCH)
+    top, bottom = _edges(relative[letters], columns[letters], x1 - x0)
     polygon = _polygon(x0, level, top, bottom)
     return Outlined(curve, baseline, polygon, float(weight.sum()), _thinness(relative, weight))
 
@@ -226,7 +247,7 @@ def _polygon(
     x0: int, level: NDArray[np.float64], top: NDArray[np.float64], bottom: NDArray[np.float64]
 ) -> Points:
     """The outline around the ink with a margin, simplified, [m, 2]."""
-    margin = 0.1 * PITCH
+    margin = MARGIN
     width, windows = len(level), len(top)
     # Each window reaches into its neighbours, so that the outline cuts no loop.
     high = np.minimum(top, np.minimum(np.append(top[1:], top[-1]), np.append(top[0], top[:-1])))

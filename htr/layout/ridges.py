@@ -39,18 +39,26 @@ def ridges(ink: Ink) -> Ridges:
     active contours, ICDAR 2009 (multi-oriented, multi-scale anisotropic Gaussians); here one scale, because
     the ink comes at the scale of its own line distance.
     """
-    # Slopes change slowly: they are sought at half the size and their energies kept at an eighth.
-    half = cv2.resize(ink, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+    # A band of ink is some ten pixels wide: half the size shows it, and a quarter its slope.
+    half, quarter = _shrunk(ink, 2), _shrunk(ink, 4)
     coarse = (max(ink.shape[1] // 8, 1), max(ink.shape[0] // 8, 1))
     energies = []
     for angle in ANGLES:
-        found = np.maximum(cv2.filter2D(half, -1, _kernel(angle, 0.5), borderType=cv2.BORDER_CONSTANT), 0.0)
+        found = np.maximum(cv2.filter2D(quarter, -1, _kernel(angle, 4), borderType=cv2.BORDER_CONSTANT), 0.0)
         small = cv2.resize(found * found, coarse, interpolation=cv2.INTER_AREA)
         energies.append(cv2.GaussianBlur(small, (0, 0), NEARBY / 8, borderType=cv2.BORDER_CONSTANT))
     slope = _peak_slope(np.stack(energies))
-    size = (ink.shape[1], ink.shape[0])
-    slope = np.asarray(cv2.resize(slope, size, interpolation=cv2.INTER_LINEAR), np.float32)
-    return Ridges(_along_slope(ink, slope), slope)
+    response = _along_slope(half, _grown(slope, half.shape))
+    return Ridges(_grown(response, ink.shape), _grown(slope, ink.shape))
+
+
+def _shrunk(ink: Ink, factor: int) -> Ink:
+    size = (max(ink.shape[1] // factor, 1), max(ink.shape[0] // factor, 1))
+    return np.asarray(cv2.resize(ink, size, interpolation=cv2.INTER_AREA), np.float32)
+
+
+def _grown(field: Field, size: tuple[int, ...]) -> Field:
+    return np.asarray(cv2.resize(field, (size[1], size[0]), interpolation=cv2.INTER_LINEAR), np.float32)
 
 
 def _peak_slope(energy: NDArray[np.float32]) -> Field:
@@ -74,13 +82,16 @@ def _along_slope(ink: Ink, slope: Field) -> Field:
     for index, angle in enumerate(ANGLES):
         weight = np.maximum(1.0 - np.abs(position - index), 0.0)
         if weight.any():
-            response += weight * cv2.filter2D(ink, -1, _kernel(angle, 1.0), borderType=cv2.BORDER_CONSTANT)
+            response += weight * cv2.filter2D(ink, -1, _kernel(angle, 2), borderType=cv2.BORDER_CONSTANT)
     return response.astype(np.float32)
 
 
-def _kernel(angle: float, scale: float) -> NDArray[np.float32]:
-    """Minus the second derivative across a line at `angle`; a band of ink of usual density gives 1."""
-    across, along = ACROSS * scale, ALONG * scale
+def _kernel(angle: float, factor: int) -> NDArray[np.float32]:
+    """Minus the second derivative across a line at `angle`; a band of ink of usual density gives 1.
+
+    For a field shrunk by `factor`.
+    """
+    across, along = ACROSS / factor, ALONG / factor
     reach = int(np.ceil(2.5 * along))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].astype(np.float64)
     cosine, sine = np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))

@@ -14,6 +14,7 @@ from htr.layout.ridges import Ridges
 
 LOW, HIGH = 0.09, 0.20
 """A ridge goes on while its response is above LOW, and is a line if it reaches HIGH somewhere."""
+_OVERLAP, _HIGHEST_STEP = 0.75 * PITCH, 0.8 * PITCH
 SHORTEST = 0.6 * PITCH
 """A shorter ridge is a speck, px."""
 
@@ -77,9 +78,8 @@ def merge(curves: list[Curve], walls: NDArray[np.bool_], reach: float) -> list[C
     while True:
         pairs = [
             (cost, i, j)
-            for i, a in pieces.items()
-            for j, b in pieces.items()
-            if i != j and (cost := _gap_cost(a, b, walls, reach)) is not None
+            for i, j in _neighbours(pieces, reach)
+            if (cost := _gap_cost(pieces[i], pieces[j], walls)) is not None
         ]
         if not pairs:
             return list(pieces.values())
@@ -89,6 +89,19 @@ def merge(curves: list[Curve], walls: NDArray[np.bool_], reach: float) -> list[C
                 pieces[i] = _joined(pieces[i], pieces[j])
                 del pieces[j]
                 used |= {i, j}
+
+
+def _neighbours(pieces: dict[int, Curve], reach: float) -> list[tuple[int, int]]:
+    """Pairs of which the second may go on where the first ends: only these are looked at closely."""
+    keys = list(pieces)
+    starts = np.array([pieces[key].start for key in keys])
+    ends = np.array([pieces[key].end for key in keys])
+    first = np.array([pieces[key].y[0] for key in keys])
+    last = np.array([pieces[key].y[-1] for key in keys])
+    gap = starts[None, :] - ends[:, None]
+    near = (gap <= reach) & (gap >= -_OVERLAP) & (np.abs(first[None, :] - last[:, None]) <= _HIGHEST_STEP)
+    near &= (starts[None, :] > starts[:, None]) & (ends[None, :] > ends[:, None])
+    return [(keys[i], keys[j]) for i, j in np.argwhere(near)]
 
 
 def absorb(curves: list[Curve]) -> list[Curve]:
@@ -103,10 +116,12 @@ def absorb(curves: list[Curve]) -> list[Curve]:
 def curve_distance(curves: list[Curve]) -> float | None:
     """The usual distance from a curve to the next below, px; None for fewer than five that have one."""
     distances = []
+    middles = np.array([curve.y.mean() for curve in curves])
     for a in curves:
+        near = np.flatnonzero(np.abs(middles - a.y.mean()) < 6 * PITCH)
         below = [
             float(np.median(b.at(x) - a.at(x)))
-            for b in curves
+            for b in (curves[index] for index in near)
             if b is not a and len(x := _shared(a, b)) >= 0.4 * min(len(a.y), len(b.y))
         ]
         below = [distance for distance in below if distance > 0]
@@ -154,18 +169,16 @@ def _smooth(y: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
     return np.convolve(padded, np.full(2 * reach + 1, 1.0 / (2 * reach + 1)), mode="valid")
 
 
-def _gap_cost(a: Curve, b: Curve, walls: NDArray[np.bool_], reach: float) -> float | None:
+def _gap_cost(a: Curve, b: Curve, walls: NDArray[np.bool_]) -> float | None:
     """How far `b` is from going on where `a` ends; None where it does not."""
     gap = b.start - a.end
-    if gap > reach or gap < -0.75 * PITCH or b.end <= a.end or b.start <= a.start:
-        return None
     x = (a.end + b.start) / 2.0
     # Each is prolonged to the middle, so that both ends have a say.
     offset = abs(float(a.at(x) - b.at(x)))
     direct = abs(float(a.y[-1] - b.y[0]))
     # Initials and the last loops of a line often sit higher or lower than the rest.
     limit = (0.5 if min(len(a.y), len(b.y)) < 1.5 * PITCH and gap < PITCH else 0.33) * PITCH
-    if min(offset, direct) > limit or max(offset, direct) > 0.8 * PITCH:
+    if min(offset, direct) > limit or max(offset, direct) > _HIGHEST_STEP:
         return None
     steps = np.linspace(0, 1, max(abs(gap), 2))
     xs = np.clip(np.rint(a.end - 1 + steps * (b.start - a.end + 1)).astype(int), 0, walls.shape[1] - 1)
