@@ -21,7 +21,9 @@ class Source:
     payload: Any = None
     """Whatever the reader of that format keeps for its writer; nobody else looks inside."""
     coord: NDArray[np.float64] | None = None
-    """The numbers of the file, [N, 3], where they are not metres."""
+    """The coordinates as they were read, metres, [N, 3]."""
+    numbers: NDArray[np.float64] | None = None
+    """The coordinates as the file writes them, [N, 3], where they are not metres."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,9 @@ class Cloud:
     @property
     def file_coord(self) -> NDArray[np.float64]:
         """Coordinates in the unit of the file, as they are written again, [N, 3]."""
-        return self.coord if self.source is None or self.source.coord is None else self.source.coord
+        source = self.source
+        is_as_read = source is not None and source.numbers is not None and source.coord is self.coord
+        return source.numbers if source and source.numbers is not None and is_as_read else self.coord
 
     def with_fields(self, **fields: NDArray[Any]) -> Self:
         """The same cloud with these fields added or replaced."""

@@ -67,8 +67,15 @@ def write_cloud(
     Raises:
         OutputExistsError: if the file exists and `overwrite` is false.
         UnsupportedError: if the suffix means no format, or the format cannot hold the cloud.
-        InputError: if a value of the cloud does not fit into the format.
+        InputError: if a value of the cloud does not fit into the format, or its coordinates are no longer
+            those of the file that it remembers.
     """
+    source = cloud.source
+    if source is not None and source.payload is not None and source.coord is not cloud.coord:
+        raise InputError(
+            f"{path}: the coordinates are no longer those of {source.path}, which would be written again; "
+            "for a new file take the source away: dataclasses.replace(cloud, source=None)"
+        )
     options = options or WriteOptions()
     name = options.format or format_of(Path(path))
     write: Callable[[Cloud, Path, WriteOptions], None] = import_module(

@@ -39,7 +39,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         coord=metres.coord,
         fields=table.fields,
         unit=metres.unit,
-        source=Source(path, "arrays", arrays, metres.numbers),
+        source=Source(path, "arrays", arrays, metres.coord, metres.numbers),
     )
 
 

@@ -59,7 +59,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         coord=metres.coord,
         fields=table.fields,
         unit=metres.unit,
-        source=Source(path, "e57", payload, metres.numbers),
+        source=Source(path, "e57", payload, metres.coord, metres.numbers),
     )
 
 

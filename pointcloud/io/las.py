@@ -60,7 +60,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         fields=_fields(path, data, options),
         crs=crs.to_wkt() if crs is not None else None,
         unit=metres.unit,
-        source=Source(path, "las", payload, metres.numbers),
+        source=Source(path, "las", payload, metres.coord, metres.numbers),
     )
 
 

@@ -56,7 +56,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         coord=metres.coord,
         fields=table.fields,
         unit=metres.unit,
-        source=Source(path, "pcd", payload, metres.numbers),
+        source=Source(path, "pcd", payload, metres.coord, metres.numbers),
     )
 
 

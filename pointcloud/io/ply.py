@@ -3,8 +3,10 @@
 Source: Greg Turk, the PLY polygon file format; the files are parsed by plyfile.
 """
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from pointcloud.io.columns import class_values, flat_columns, interpret
 from pointcloud.io.options import ReadOptions, WriteOptions
 from pointcloud.io.units import in_metres
 
+_LONGEST_HEADER = 1 << 20
+
 
 @dataclass(frozen=True, eq=False)
 class PlyPayload:
@@ -24,6 +28,8 @@ class PlyPayload:
     data: Any
     """`plyfile.PlyData`."""
     class_column: str | None
+    lines: dict[bytes, bytes]
+    """Lines of the header as the library takes them, and as they stand in the file."""
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:
@@ -35,7 +41,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     import plyfile
 
     try:
-        data = plyfile.PlyData.read(str(path))
+        data, lines = _parse(path)
     except (plyfile.PlyParseError, ValueError, OverflowError, MemoryError) as error:
         raise FormatError(
             f"{path}: cannot be read as PLY ({error}); the file is damaged or cut off"
@@ -52,8 +58,35 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         coord=metres.coord,
         fields=table.fields,
         unit=metres.unit,
-        source=Source(path, "ply", PlyPayload(data, table.class_column), metres.numbers),
+        source=Source(path, "ply", PlyPayload(data, table.class_column, lines), metres.coord, metres.numbers),
     )
+
+
+def _parse(path: Path) -> tuple[Any, dict[bytes, bytes]]:
+    """Let the library read a file; letters beyond ASCII in comments, which it refuses, are set aside."""
+    import plyfile
+
+    with path.open("rb") as file:
+        head = file.read(_LONGEST_HEADER).partition(b"end_header")[0]
+    foreign = [line for line in head.splitlines() if not line.isascii()]
+    if not foreign:
+        return plyfile.PlyData.read(str(path)), {}
+    # As long as before, so that everything else stays in its place.
+    lines = {bytes(b if b < 128 else 63 for b in line): line for line in foreign}
+    with NamedTemporaryFile(suffix=".ply") as copy:
+        with path.open("rb") as file:
+            file.seek(len(head))
+            copy.write(bytes(b if b < 128 else 63 for b in head))
+            shutil.copyfileobj(file, copy)
+        copy.flush()
+        return plyfile.PlyData.read(copy.name), lines
+
+
+def _restore(path: Path, lines: dict[bytes, bytes]) -> None:
+    """Put the letters beyond ASCII back into the header of a file that was written."""
+    head, end, body = path.read_bytes().partition(b"end_header")
+    restored = [lines.get(line, line) for line in head.split(b"\n")]
+    path.write_bytes(b"\n".join(restored) + end + body)
 
 
 def write(cloud: Cloud, path: Path, options: WriteOptions) -> None:
@@ -84,6 +117,8 @@ def write(cloud: Cloud, path: Path, options: WriteOptions) -> None:
         data.write(str(path))
     else:
         _write_binary(data, path)
+    if payload.lines:
+        _restore(path, payload.lines)
 
 
 def _write_binary(data: Any, path: Path) -> None:

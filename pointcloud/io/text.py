@@ -59,6 +59,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     header, rows = _rows(path, lines, separator)
     values = _numbers(path, lines, rows, separator)
     names = _names(path, lines, header, separator, values)
+    values = values if len(values) else np.zeros((0, len(names)))
     table = interpret({name: values[:, n] for n, name in enumerate(names)}, str(path), options)
     metres = in_metres(table.coord, str(path), options.unit)
     column = names.index(table.class_column) if table.class_column else None
@@ -67,7 +68,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         coord=metres.coord,
         fields=table.fields,
         unit=metres.unit,
-        source=Source(path, "text", payload, metres.numbers),
+        source=Source(path, "text", payload, metres.coord, metres.numbers),
     )
 
 
@@ -145,8 +146,8 @@ def _names(
         line = lines[header].strip().lstrip("#/;%").strip()
         names = split(line, separator) if separator in line else re.split(r"[\s,;]+", line)
         names = [name.strip('"') for name in names]
-        if width == 0 or len(names) == width:
-            return names if width else []
+        if not len(values) or len(names) == width:
+            return names
         log.warning("%s: %d names stand over %d columns and are passed over", path, len(names), width)
     if width not in _BARE:
         raise FormatError(
@@ -184,18 +185,19 @@ def _changed(cloud: Cloud, payload: TextPayload, options: WriteOptions, path: Pa
     lines = list(payload.lines)
     added = {name: cloud.fields[name] for name in options.extra if name in cloud.fields}
     classes: list[str] = []
-    if "classification" in cloud.fields:
+    has_classes = "classification" in cloud.fields
+    if has_classes:
         classes = [str(i) for i in class_values(cloud, None, str(path)).tolist()]
     column = payload.class_column
-    names = ([] if column is not None or not classes else ["classification"]) + list(added)
+    names = (["classification"] if has_classes and column is None else []) + list(added)
     if payload.header is not None and names:
         lines[payload.header] += payload.separator + payload.separator.join(names)
     behind = [[_digits(value) for value in values.tolist()] for values in added.values()]
     for number, row in enumerate(payload.rows):
         cells = [values[number] for values in behind]
-        if classes and column is not None:
+        if has_classes and column is not None:
             lines[row] = _with_cell(lines[row], payload.separator, column, classes[number])
-        elif classes:
+        elif has_classes:
             cells.insert(0, classes[number])
         lines[row] = payload.separator.join([lines[row].rstrip(), *cells])
     return lines

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +31,12 @@ def test_fields_are_added_to_a_copy():
 
 
 def test_some_points_of_a_cloud_forget_their_file():
-    source = Source(Path("a.ply"), "ply", payload="all of it", coord=np.ones((3, 3)))
+    source = Source(Path("a.ply"), "ply", payload="all of it", numbers=np.ones((3, 3)))
     cloud = Cloud(np.arange(9.0).reshape(3, 3), {"a": np.arange(3)}, source=source)
     part = cloud.take(np.array([True, False, True]))
     assert part.coord[:, 0].tolist() == [0, 6]
     assert part.fields["a"].tolist() == [0, 2]
-    assert (part.name, part.source.payload, part.source.coord) == ("a.ply", None, None)
+    assert (part.name, part.source.payload, part.source.numbers) == ("a.ply", None, None)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,11 @@ def test_nan_inf_and_marked_points_are_no_measurement():
     coord[0, 2], coord[1, 0] = np.nan, np.inf
     cloud = Cloud.from_arrays(coord, invalid=[False, False, False, True, False])
     assert cloud.measured().tolist() == [False, False, True, False, True]
+
+
+def test_the_numbers_of_the_file_are_those_of_coordinates_as_they_were_read():
+    coord, feet = np.ones((2, 3)), np.full((2, 3), 3.28)
+    cloud = Cloud(coord, source=Source(Path("a.las"), "las", None, coord, feet))
+    assert cloud.file_coord is feet
+    moved = replace(cloud, coord=coord + 1)
+    assert moved.file_coord is moved.coord

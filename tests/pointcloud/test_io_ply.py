@@ -151,3 +151,16 @@ def test_a_file_without_points_is_one_clear_line(tmp_path):
     plyfile.PlyData([plyfile.PlyElement.describe(rows, "vertex")]).write(str(tmp_path / "a.ply"))
     with pytest.raises(FormatError, match="has no x, y and z, only a"):
         read_cloud(tmp_path / "a.ply")
+
+
+def test_comments_in_any_alphabet_are_kept(tmp_path, encoding):
+    source = make_ply(tmp_path / "a.ply", **encoding)
+    raw = (
+        source.read_bytes()
+        .replace(b"made here", "fait à Zürich, 東京".encode())
+        .replace(b"obj_info info", b"obj_info \xe9t\xe9")
+    )
+    source.write_bytes(raw)
+    cloud = read_cloud(source)
+    write_cloud(cloud, tmp_path / "b.ply")
+    assert (tmp_path / "b.ply").read_bytes() == raw

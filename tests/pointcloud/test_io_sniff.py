@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,3 +109,14 @@ def test_every_format_has_its_modules():
     for form in FORMATS.values():
         assert callable(import_module(f"pointcloud.io.{form.reader}").read)
         assert callable(import_module(f"pointcloud.io.{form.writer}").write)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_moved_coordinates_are_not_dropped_in_silence(tmp_path, name):
+    write_cloud(cloud_of(5), tmp_path / name)
+    cloud = read_cloud(tmp_path / name)
+    moved = replace(cloud, coord=cloud.coord + 1)
+    with pytest.raises(InputError, match="no longer those of"):
+        write_cloud(moved, tmp_path / f"b{name}")
+    write_cloud(replace(moved, source=None), tmp_path / f"b{name}")
+    assert np.abs(read_cloud(tmp_path / f"b{name}").coord - moved.coord).max() < 1e-4

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from geomix.errors import FormatError
-from pointcloud.io import WriteOptions, read_cloud, write_cloud
+from pointcloud.io import ReadOptions, WriteOptions, read_cloud, write_cloud
 from tests.pointcloud.making import cloud_of, scatter
 
 ROWS = np.array([[1.5, 2, 3, 10, 20, 30], [4, 5, 6.25, 40, 50, 60], [7, 8, 9, 70, 80, 255]])
@@ -115,8 +115,10 @@ def test_one_point_and_none(tmp_path):
     (tmp_path / "a.xyz").write_text("1 2 3\n")
     assert read_cloud(tmp_path / "a.xyz").coord.tolist() == [[1, 2, 3]]
     (tmp_path / "a.csv").write_text("x,y,z\n")
-    with pytest.raises(FormatError):
-        read_cloud(tmp_path / "a.csv")
+    cloud = read_cloud(tmp_path / "a.csv", ReadOptions(format="text"))
+    assert len(cloud) == 0
+    write_cloud(cloud.with_fields(classification=np.zeros(0, int)), tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_text() == "x,y,z,classification\n"
 
 
 @pytest.mark.parametrize(
