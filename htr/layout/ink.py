@@ -149,6 +149,7 @@ def without_rules(ink: Ink, pitch: float) -> Ink:
     """The ink without ruled lines, borders and edges of the sheet: what is long, straight and thin."""
     solid = (ink > 0.35).astype(np.uint8)
     rules = _level_rules(solid, pitch) | _level_rules(np.ascontiguousarray(solid.T), pitch).T
+    rules |= _edges_of_sheets(solid, pitch)
     return np.where(rules, np.float32(0.0), ink).astype(np.float32)
 
 
@@ -164,6 +165,16 @@ def _level_rules(solid: NDArray[np.uint8], pitch: float) -> NDArray[np.bool_]:
     rows = cv2.dilate(thin.astype(np.uint8), np.ones((3, 1), np.uint8)).astype(np.float32)
     share = np.asarray(cv2.blur(rows, (round(7.0 * pitch), 1)))
     return np.asarray(thin & ((long > 0) | (share > 0.6)))
+
+
+def _edges_of_sheets(solid: NDArray[np.uint8], pitch: float) -> NDArray[np.bool_]:
+    """Pixels of upright seams, such as bindings and edges of sheets: broken, but straight past many lines."""
+    joined = cv2.morphologyEx(solid, cv2.MORPH_CLOSE, np.ones((round(0.6 * pitch), 1), np.uint8))
+    long = cv2.morphologyEx(joined, cv2.MORPH_OPEN, np.ones((round(6.0 * pitch), 1), np.uint8))
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(long, connectivity=8)
+    narrow = stats[:, cv2.CC_STAT_WIDTH] < 0.4 * pitch
+    narrow[0] = False
+    return np.asarray(narrow[labels] & (solid > 0))
 
 
 def without_frame(ink: Ink) -> Ink:
