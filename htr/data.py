@@ -17,6 +17,7 @@ from pydantic import Field
 from geomix.config import Config, parse_config
 from geomix.errors import FormatError, InputError, MissingFileError
 from htr.charset import clean_label
+from htr.level import straighten
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ class Inputs(Config):
     """Height to which a line is scaled with its proportions kept, px."""
     contrast: bool = True
     """Whether paper and ink of each line are stretched to 0 and 1."""
+    level: bool = False
+    """Whether writing is made level and of one size, see `htr.level`."""
 
     @classmethod
     def of(cls, inputs: "Inputs | Mapping[str, Any]") -> "Inputs":
@@ -56,9 +59,9 @@ class Sample:
 
 
 def shrink(line_image: Image, inputs: Inputs | Mapping[str, Any]) -> Image:
-    """Bring a line to the model's height and contrast, as uint8 with ink high on paper 0.
+    """Bring a line to the model's height, contrast and level, as uint8 with ink high on paper 0.
 
-    Paper is the 80th and ink the 1st percentile of the line itself: no other line and no padding has a say.
+    Everything is measured on the line itself: no other line and no padding has a say.
 
     Args:
         line_image: grey uint8 [h, w], dark ink on light paper.
@@ -74,21 +77,40 @@ def shrink(line_image: Image, inputs: Inputs | Mapping[str, Any]) -> Image:
         )
     if 0 in line_image.shape:
         raise InputError(f"a line image must hold pixels, got {list(line_image.shape)}")
-    height, width = line_image.shape
-    new_width = max(4, round(width * settings.height / height))
-    if new_width > MAX_WIDTH:
-        log.warning(
-            "a line of %d x %d px is %d px wide at height %d; squeezed to %d px. Is it one line?",
-            *(width, height, new_width, settings.height, MAX_WIDTH),
-        )
-        new_width = MAX_WIDTH
-    method = cv2.INTER_AREA if height > settings.height else cv2.INTER_LINEAR
-    resized = cv2.resize(line_image, (new_width, settings.height), interpolation=method)
+    if not settings.level:
+        return _ink(_scaled(line_image, settings.height), settings)
+    # Twice the height first: enough detail for straightening, and no more work for a large scan.
+    ink = _ink(_scaled(line_image, min(line_image.shape[0], 2 * settings.height)), settings)
+    return _no_wider(straighten(ink, settings.height))
+
+
+def _scaled(image: Image, height: int) -> Image:
+    old_height, old_width = image.shape
+    width = max(4, round(old_width * height / old_height))
+    method = cv2.INTER_AREA if old_height > height else cv2.INTER_LINEAR
+    return _no_wider(np.asarray(cv2.resize(image, (width, height), interpolation=method), dtype=np.uint8))
+
+
+def _no_wider(image: Image) -> Image:
+    height, width = image.shape
+    if width <= MAX_WIDTH:
+        return image
+    log.warning(
+        "a line is %d px wide at a height of %d px; squeezed to %d px. Is it one line?",
+        width,
+        height,
+        MAX_WIDTH,
+    )
+    return np.asarray(cv2.resize(image, (MAX_WIDTH, height), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def _ink(image: Image, settings: Inputs) -> Image:
+    """Turn dark on light into high on 0; with contrast, the 80th percentile is paper and the 1st is ink."""
     if not settings.contrast:
-        return np.asarray(255 - resized, dtype=np.uint8)
-    ink, paper = np.percentile(resized, (1, 80))
+        return np.asarray(255 - image, dtype=np.uint8)
+    ink, paper = np.percentile(image, (1, 80))
     # At least 40 grey levels: an empty line must not become noise.
-    scaled = (paper - resized.astype(np.float32)) * (255 / max(paper - ink, 40.0))
+    scaled = (paper - image.astype(np.float32)) * (255 / max(paper - ink, 40.0))
     return np.asarray(np.clip(scaled, 0, 255), dtype=np.uint8)
 
 

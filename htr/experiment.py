@@ -37,6 +37,8 @@ class HtrConfig(Config):
     """Its `classes` are set by the characters of the training lines."""
     contrast: bool = True
     """Whether paper and ink of each line are stretched to 0 and 1."""
+    level: bool = True
+    """Whether writing is made level and of one size first."""
     data: DataConfig = DataConfig()
     train: TrainConfig
     """`batch_size` counts lines of 640 px at a height of 48; a batch of short lines holds more of them."""
@@ -50,4 +52,4 @@ class HtrConfig(Config):
     @property
     def inputs(self) -> Inputs:
         """The preprocessing of a line."""
-        return Inputs(height=self.model.height, contrast=self.contrast)
+        return Inputs(height=self.model.height, contrast=self.contrast, level=self.level)

@@ -60,6 +60,7 @@ OWN_ROOMS = {
         "layout": 1,
         "batches": 1,
         "ctc": 1,
+        "level": 1,
         "lm": 1,
         "sources": 1,
         "stem": 1,

@@ -78,10 +78,12 @@ def test_what_is_no_grey_image_is_refused(image):
 
 
 def test_a_tar_gives_its_lines_with_clean_labels(tmp_path):
-    index = (
-        HEAD
-        + 'a\tx/1.xml\t100\ttrain\tle "mot >barré<\nb\tx/2.xml\t100\tval\t ><\nc\tx/2.xml\t100\tval\te\u0301té\n'
-    )
+    rows = [
+        'a\tx/1.xml\t100\ttrain\tle "mot >barré<',
+        "b\tx/2.xml\t100\tval\t ><",
+        "c\tx/2.xml\t100\tval\te\u0301té",
+    ]
+    index = HEAD + "\n".join(rows) + "\n"
     file = tar_of(tmp_path / "set.tar", index, {f"set/lines/{name}.webp": webp() for name in "abc"})
     lines = data.read_tar(file)
     assert [(line.id, line.page, line.source, line.split, line.text) for line in lines] == [

@@ -1,0 +1,62 @@
+import cv2
+import numpy as np
+import pytest
+
+from htr.data import prepare
+from htr.level import SPREAD, find_level, straighten
+from htr.synthetic import draw_line
+
+TEXT = "Le jardin garde les fenêtres ouvertes"
+
+
+def ink_of(size=30, slope=0.0, above=0, below=0):
+    drawn = 255 - draw_line(TEXT, np.random.default_rng(3), size)
+    drawn = np.where(drawn > 80, drawn, 0).astype(np.uint8)
+    rise = round(abs(slope) * drawn.shape[1])
+    padded = np.pad(drawn, ((above + rise, below + rise), (0, 0)))
+    matrix = np.array([[1, 0, 0], [slope, 1, -slope * drawn.shape[1] / 2]], dtype=np.float64)
+    return cv2.warpAffine(padded, matrix, padded.shape[::-1])
+
+
+@pytest.mark.parametrize("slope", [-0.12, -0.05, 0.0, 0.03, 0.1])
+def test_the_slope_of_a_line_is_found(slope):
+    assert find_level(ink_of(slope=slope)).slope == pytest.approx(slope, abs=0.01)
+
+
+def test_writing_comes_out_level_and_of_one_size_however_it_was_cut():
+    plain = straighten(ink_of(), 48).astype(np.float64)
+    for other in (
+        ink_of(slope=0.08),
+        ink_of(slope=-0.07),
+        ink_of(above=20),
+        ink_of(below=25),
+        ink_of(size=45),
+    ):
+        level = find_level(straighten(other, 48))
+        assert abs(level.slope) < 0.01
+        assert level.middle == pytest.approx(find_level(plain.astype(np.uint8)).middle, abs=1.5)
+        assert level.spread == pytest.approx(48 / SPREAD, rel=0.12)
+
+
+def test_columns_stay_in_place():
+    ink = ink_of(slope=0.1)
+    level = straighten(ink, 48)
+    columns = np.flatnonzero(ink.max(0) > 128)
+    moved = np.flatnonzero(level.max(0) > 128)
+    scale = level.shape[1] / ink.shape[1]
+    assert moved[0] == pytest.approx(columns[0] * scale, abs=3)
+    assert moved[-1] == pytest.approx(columns[-1] * scale, abs=3)
+
+
+def test_a_short_line_is_taken_to_be_level():
+    accent = np.zeros((64, 60), np.uint8)
+    cv2.line(accent, (10, 40), (50, 34), 255, 3)
+    assert abs(find_level(accent).slope) < 0.03
+
+
+def test_an_empty_line_and_a_dash_keep_their_size():
+    assert straighten(np.zeros((40, 200), np.uint8), 40).shape == (40, 200)
+    dash = np.zeros((40, 200), np.uint8)
+    dash[19:22, 20:180] = 255
+    assert straighten(dash, 40).shape == (40, 1000)  # the window is no lower than a fifth of the image
+    assert prepare(np.full((64, 300), 240, np.uint8), {"height": 32, "level": True}).max() == 0
