@@ -31,6 +31,10 @@ def segment(
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
     block: Block = None,
+    resume: Annotated[
+        bool,
+        Parameter(negative="", show_default=False, help="Keep an interrupted run and go on with it."),
+    ] = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> int:
@@ -55,6 +59,7 @@ def segment(
             until=day(until),
             season_start=day(season_start),
             overwrite=overwrite,
+            resume=resume,
         )
         print(*paths.all, sep="\n")
         return 0
@@ -69,6 +74,7 @@ def segment(
         until=day(until),
         season_start=day(season_start),
         overwrite=overwrite,
+        resume=resume,
     )
     print(*written, sep="\n")
     return code

@@ -42,11 +42,24 @@ class Sink:
     GDAL writes such files in one go only, so the blocks go to a plain tiled file beside it first.
     """
 
-    def __init__(self, target: Path, grid: Grid, layer: Layer) -> None:
+    def __init__(self, target: Path, grid: Grid, layer: Layer, work: Path | None = None) -> None:
+        """Begin a file, or go on with one.
+
+        Args:
+            target: where the finished file goes.
+            grid: the grid of the input.
+            layer: what it holds besides its pixels.
+            work: the plain file; if it is there, its blocks count. It outlives a failure. None for a
+                passing one.
+        """
         self.path = target
         """Where the file grows, before it gets its name."""
         self._layer = layer
-        self._work = target.with_name(target.name + ".work.tif")
+        self._keep = work is not None
+        self._work = work or target.with_name(target.name + ".work.tif")
+        if self._work.exists():
+            self._dataset = rasterio.open(self._work, "r+")
+            return
         self._dataset = rasterio.open(self._work, "w", **_profile(grid, layer))
         self._dataset.update_tags(**layer.tags)
         for index, text in enumerate(layer.descriptions, 1):
@@ -60,6 +73,11 @@ class Sink:
         """Put a block [bands, h, w] in its place."""
         part = RasterWindow(window.col, window.row, window.width, window.height)
         self._dataset.write(values, window=part)
+
+    def save(self) -> None:
+        """Make the blocks so far safe on disk."""
+        self._dataset.close()
+        self._dataset = rasterio.open(self._work, "r+")
 
     def finish(self) -> None:
         """Write the Cloud-Optimised GeoTIFF of all blocks; once only."""
@@ -79,14 +97,18 @@ class Sink:
         self.discard()
 
     def discard(self) -> None:
-        """Close and remove the plain file."""
+        """Close the plain file, and remove it unless it is to be kept."""
         self._dataset.close()
+        if self._keep:
+            return
         for left in self._work.parent.glob(f"{self._work.name}*"):
             left.unlink()
 
 
 @contextmanager
-def new_cog(path: Path, grid: Grid, layer: Layer, overwrite: bool = False) -> Iterator[Sink]:
+def new_cog(
+    path: Path, grid: Grid, layer: Layer, overwrite: bool = False, work: Path | None = None
+) -> Iterator[Sink]:
     """Take blocks for a Cloud-Optimised GeoTIFF on exactly that grid.
 
     Args:
@@ -94,6 +116,7 @@ def new_cog(path: Path, grid: Grid, layer: Layer, overwrite: bool = False) -> It
         grid: the grid of the input.
         layer: type, nodata, names and colours.
         overwrite: whether an existing file may be replaced.
+        work: where the blocks wait and outlive a failure, to go on later; None for nowhere.
 
     Raises:
         OutputExistsError: if the file exists and may not be replaced.
@@ -102,7 +125,7 @@ def new_cog(path: Path, grid: Grid, layer: Layer, overwrite: bool = False) -> It
     with new_file(path, overwrite) as target:
         sink = None
         try:
-            sink = Sink(target, grid, layer)
+            sink = Sink(target, grid, layer, work)
             yield sink
             sink.finish()
         except RasterioError as error:

@@ -33,6 +33,7 @@ def segment_each(
     until: date | None = None,
     season_start: date | None = None,
     overwrite: bool = False,
+    resume: bool = False,
 ) -> tuple[list[Path], int]:
     """Turn each input into a map of its own; one that fails is reported, and the rest goes on.
 
@@ -47,6 +48,7 @@ def segment_each(
         until: last date that the model may see.
         season_start: the day from which days count.
         overwrite: whether existing files may be replaced.
+        resume: keep interrupted maps and go on with them the next time.
 
     Returns:
         The files that were written, and the exit code: 1 if an input failed.
@@ -69,6 +71,7 @@ def segment_each(
             until=until,
             season_start=season_start,
             overwrite=overwrite,
+            resume=resume,
         )
         written.extend(paths.all)
 

@@ -5,7 +5,7 @@ are kept. So every block size, and the whole scene at once, give the same scores
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
 from math import ceil
@@ -186,7 +186,11 @@ class Scorer:
 
 
 def score_blocks(
-    scorer: Scorer, series: TimeSeries, block: int, start: date | None = None
+    scorer: Scorer,
+    series: TimeSeries,
+    block: int,
+    start: date | None = None,
+    done: Collection[Window] = (),
 ) -> Iterator[Scores]:
     """Score a series block by block, row after row.
 
@@ -195,8 +199,10 @@ def score_blocks(
         series: with the bands of the model.
         block: side of a block, a multiple of the model's unit.
         start: first day of the season; None for the one the first date belongs to.
+        done: windows to pass over.
     """
     days = scorer.days(series, start)
     grid: Grid = series.grid
     for window in progress(grid.blocks(block), "Blocks", grid.block_count(block)):
-        yield scorer.scores(series, days, window)
+        if window not in done:
+            yield scorer.scores(series, days, window)

@@ -36,6 +36,7 @@ from sits.outputs import (
 from sits.outputs.item import item_path, item_text
 from sits.predict.blocks import Scorer, Scores, score_blocks
 from sits.predict.limits import warn_outside
+from sits.predict.resume import Unfinished, begin, kept
 from sits.series import TimeSeries
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,12 @@ class MapPaths:
     """Whether a STAC item is written beside the map."""
 
     @property
+    def rasters(self) -> dict[str, Path]:
+        """The rasters that will be written, by what they show."""
+        rasters = {"map": self.map, "proba": self.proba, "entropy": self.entropy, "count": self.count}
+        return {role: path for role, path in rasters.items() if path is not None}
+
+    @property
     def all(self) -> tuple[Path, ...]:
         """Every file that will be written."""
         optional = (self.proba, self.entropy, self.count, self.quicklook)
@@ -72,8 +79,8 @@ class MapPaths:
             InputError: if two outputs share a name, or one has a suffix that does not fit.
             OutputExistsError: if a file exists and may not be replaced.
         """
-        for path in (self.map, self.proba, self.entropy, self.count):
-            if path is not None and path.suffix.lower() not in (".tif", ".tiff"):
+        for path in self.rasters.values():
+            if path.suffix.lower() not in (".tif", ".tiff"):
                 raise InputError(f"{path}: maps are GeoTIFFs; name it .tif")
         if self.quicklook is not None and self.quicklook.suffix.lower() not in Image.registered_extensions():
             raise InputError(f"{self.quicklook}: is no picture; name it .png")
@@ -99,6 +106,7 @@ def segment_file(
     until: date | None = None,
     season_start: date | None = None,
     overwrite: bool = False,
+    resume: bool = False,
 ) -> MapPaths:
     """Turn an image series into a class map on exactly its grid.
 
@@ -114,6 +122,7 @@ def segment_file(
         until: last date that the model may see.
         season_start: the day from which days count, instead of the one that the first date suggests.
         overwrite: whether existing files may be replaced.
+        resume: keep the blocks of an interrupted run beside the map, and go on with them the next time.
 
     Returns:
         What was written.
@@ -130,21 +139,19 @@ def segment_file(
     if until is not None:
         series = series.between(last=until)
     warn_outside(scorer.card, scorer.inputs, series)
-    tags = tags_of(scorer, series)
+    tags = tags_of(scorer, series, season_start)
     # GDAL keeps what it read; the rest of the budget is for the blocks.
     cache = min(256 * 2**20, (limit or 4 * 2**30) // 8)
     with rasterio.Env(GDAL_CACHEMAX=cache):
         side = scorer.block_size(series, None if limit is None else limit - cache, block)
+        unfinished = begin(paths.map, paths.rasters, series.grid, tags, side) if resume else None
+        side, done = (unfinished.block, unfinished.done) if unfinished else (side, set())
+        rows, columns = series.grid.shape
         log.info(
-            "%s: %d dates, %d x %d pixels, blocks of %d",
-            series.name,
-            len(series.dates),
-            *series.grid.shape,
-            side,
+            "%s: %d dates, %d x %d pixels, blocks of %d", series.name, len(series.dates), rows, columns, side
         )
-        write_maps(
-            paths, scorer.legend, series, score_blocks(scorer, series, side, season_start), tags, overwrite
-        )
+        blocks = score_blocks(scorer, series, side, season_start, done)
+        write_maps(paths, scorer.legend, series, blocks, tags, overwrite, unfinished)
     return paths
 
 
@@ -155,17 +162,22 @@ def write_maps(
     blocks: Iterable[Scores],
     tags: Mapping[str, str],
     overwrite: bool = False,
+    unfinished: Unfinished | None = None,
 ) -> None:
     """Fill all outputs from scored blocks; nothing gets its name before everything is complete."""
-    with ExitStack() as stack:
+    with kept(unfinished), ExitStack() as stack:
         # The map is entered first, so it gets its name last: whoever sees it sees the rest too.
         sinks = {
-            role: stack.enter_context(new_cog(path, series.grid, layer, overwrite))
+            role: stack.enter_context(
+                new_cog(path, series.grid, layer, overwrite, unfinished.work(role) if unfinished else None)
+            )
             for role, path, layer in _layers(paths, legend, tags)
         }
         for scores in blocks:
             for role, sink in sinks.items():
                 sink.write(_values(role, scores, legend), scores.window)
+            if unfinished is not None:
+                unfinished.wrote(scores.window, sinks.values())
         for sink in sinks.values():
             sink.finish()
         for path, content in _side_files(paths, legend, series, tags):
@@ -187,13 +199,15 @@ def load_scorer(model: str | Path, device: str = "auto") -> Scorer:
     return Scorer(loaded, choose_device(device), hashlib.sha256(file.read_bytes()).hexdigest())
 
 
-def tags_of(scorer: Scorer, series: TimeSeries) -> dict[str, str]:
+def tags_of(scorer: Scorer, series: TimeSeries, start: date | None = None) -> dict[str, str]:
     """What a map says about its making: model and its hash, classes, dates, offsets, software."""
+    days = scorer.days(series, start)
     tags = {
         "TIFFTAG_SOFTWARE": f"geomix {geomix.__version__}",
         "GEOMIX_MODEL": scorer.card.name,
         "GEOMIX_CLASSES": scorer.legend.to_json(),
         "GEOMIX_DATES": format_dates(series.dates),
+        "GEOMIX_DAYS": " ".join(map(str, days.tolist())),
         "GEOMIX_OFFSETS": "; ".join(f"{one.date} {one.offset}" for one in series.acquisitions),
         "GEOMIX_BANDS": " ".join(series.bands),
         "GEOMIX_INPUT": series.name,
@@ -229,25 +243,18 @@ def _side_files(
     yield pam_path(paths.map), pam_text(legend)
     yield qml_path(paths.map), qml_text(legend)
     if paths.item:
-        others = {
-            role: path
-            for role, path in (
-                ("proba", paths.proba),
-                ("entropy", paths.entropy),
-                ("count", paths.count),
-                ("quicklook", paths.quicklook),
-            )
-            if path is not None
-        }
-        kept = {
+        others = {role: path for role, path in paths.rasters.items() if role != "map"}
+        if paths.quicklook is not None:
+            others["quicklook"] = paths.quicklook
+        told = {
             key.lower().replace("_", ":", 1): value
             for key, value in tags.items()
             if key.startswith("GEOMIX_")
         }
-        kept.pop("geomix:classes", None)
+        told.pop("geomix:classes", None)
         yield (
             item_path(paths.map),
-            item_text(paths.map, series.grid, legend, series.dates, kept, others).encode(),
+            item_text(paths.map, series.grid, legend, series.dates, told, others).encode(),
         )
 
 

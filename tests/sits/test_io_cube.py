@@ -11,7 +11,7 @@ from sits.io import open_series, open_xarray
 from sits.io.cubegrid import _axis
 from sits.options import ReadOptions
 from tests.helpers import shared_data
-from tests.sits.making import BANDS, DATES, TRANSFORM, dataset, grid, numbers
+from tests.sits.making import BANDS, DATES, TRANSFORM, dataset, numbers
 
 
 def reflectance(values):
@@ -253,4 +253,3 @@ def test_the_real_openeo_file_reads_with_its_traps(caplog):
     assert valid.all(axis=(1, 2)).tolist() == [True, False, False] + [True] * 9
     assert not valid[1:3].any()
     assert "65535 is taken for missing" in caplog.text
-    assert grid().crs.to_epsg() != series.grid.crs.to_epsg()
