@@ -210,7 +210,8 @@ def _stated_scale(array: xr.DataArray) -> float | None:
     if "scale_factor" in array.encoding and np.issubdtype(array.dtype, np.floating):
         return 1.0  # xarray has scaled it while it read
     stated = _number(array.attrs.get("scale_factor"))
-    if stated is not None:
+    # rioxarray writes GDAL's 1, which stands for nothing said.
+    if stated is not None and stated != 1:
         return stated
     whole = _number(array.attrs.get("quantification") or array.attrs.get("quantification_value"))
     return 1.0 / whole if whole else None

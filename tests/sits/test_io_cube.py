@@ -11,7 +11,7 @@ from sits.io import open_series, open_xarray
 from sits.io.cubegrid import _axis
 from sits.options import ReadOptions
 from tests.helpers import shared_data
-from tests.sits.making import BANDS, DATES, TRANSFORM, dataset, numbers
+from tests.sits.making import BANDS, DATES, TRANSFORM, dataset, numbers, write_folder
 
 
 def reflectance(values):
@@ -103,6 +103,17 @@ def test_scale_and_fill_are_the_file_s(tmp_path, caplog):
     with xr.open_dataset(tmp_path / "s2.nc", decode_coords="all") as decoded:
         np.testing.assert_allclose(open_xarray(decoded).read()[0], expected, atol=1e-6)
     assert "no scale" not in caplog.text
+
+
+def test_the_scale_of_1_that_rioxarray_writes_says_nothing(tmp_path, caplog):
+    import rioxarray
+
+    file = write_folder(tmp_path)[0]
+    with rioxarray.open_rasterio(file) as image:
+        assert image.attrs["scale_factor"] == 1.0
+        cube = image.expand_dims(time=[np.datetime64(DATES[0], "ns")]).assign_coords(band=list(BANDS))
+        np.testing.assert_allclose(open_xarray(cube).read()[0], reflectance(numbers()[:1]), rtol=1e-6)
+    assert "read as digital numbers" in caplog.text
 
 
 def test_float_reflectance_is_taken_as_it_stands_aloud(caplog):
