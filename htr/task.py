@@ -238,10 +238,14 @@ def train(
         task = HtrTask(task.model, config.train, lines.charset, config.shards)
     count = sum(parameter.numel() for parameter in task.model.parameters())
     log.info("%s: %s parameters, %d characters", config.name, f"{count:,}", len(lines.charset) - 1)
+    threads = torch.get_num_threads()
     if config.shards > 1:
         # A part has one thread: the operators inside must not start more.
         torch.set_num_threads(1)
-    fit(task, lines, config.train, run_dir, resume, max_minutes, device)
+    try:
+        fit(task, lines, config.train, run_dir, resume, max_minutes, device)
+    finally:
+        torch.set_num_threads(threads)
     restore(task, run_dir)
     return write_model(task, lines, samples, config, Path(run_dir) / f"{config.name}.safetensors")
 
