@@ -105,6 +105,7 @@ def test_scale_and_fill_are_the_file_s(tmp_path, caplog):
     assert "no scale" not in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")  # rioxarray with affine 3
 def test_the_scale_of_1_that_rioxarray_writes_says_nothing(tmp_path, caplog):
     import rioxarray
 
