@@ -179,9 +179,22 @@ def score(
     Returns:
         The figures of `geomix.metrics.scores`, `support`, the judged pixels of each class, and `pixels`, all
         of them. A pixel that no date shows gets no class and does not count.
+
+    Raises:
+        InputError: if there is no series.
     """
+    total = count(model, series, inputs, until)
+    return {**scores(total), "support": total.sum(1).tolist(), "pixels": int(total.sum())}
+
+
+def count(
+    model: nn.Module, series: Sequence[LabelledSeries], inputs: Inputs, until: date | None = None
+) -> Tensor:
+    """The confusion matrix of `score`, [K, K]; the truth is in the rows."""
+    if not series:
+        raise InputError("there is nothing to score")
     device = next(model.parameters()).device
-    total: Tensor | None = None
+    matrices = []
     model.eval()
     groups = list(_alike(series))
     for group in progress(groups, "Scoring", len(groups)):
@@ -189,11 +202,8 @@ def score(
         with torch.inference_mode():
             logits = model(batch.values.to(device), batch.days.to(device), batch.valid.to(device)).cpu()
         labels = torch.where(batch.valid.any(1), batch.labels, IGNORE)
-        matrix = confusion(logits.argmax(1), labels, logits.shape[1], ignore=IGNORE)
-        total = matrix if total is None else total + matrix
-    if total is None:
-        raise InputError("there is nothing to score")
-    return {**scores(total), "support": total.sum(1).tolist(), "pixels": int(total.sum())}
+        matrices.append(confusion(logits.argmax(1), labels, logits.shape[1], ignore=IGNORE))
+    return torch.stack(matrices).sum(0)
 
 
 def _alike(series: Sequence[LabelledSeries]) -> Iterator[list[LabelledSeries]]:
@@ -222,7 +232,7 @@ def score_by_month(
     first = min(one.dates[0] for one in series)
     last = max(one.dates[-1] for one in series)
     found = {}
-    for month_end in _month_ends(first, last):
+    for month_end in month_ends(first, last):
         figures = score(model, series, inputs, until=month_end)
         found[f"{month_end:%Y-%m}"] = {name: figures[name] for name in ("oa", "miou", "macro_f1")}
     return found
@@ -283,7 +293,8 @@ def _steps_for_all(series: Sequence[LabelledSeries], config: SitsConfig) -> int:
     return max(1, round(area / config.crop**2 / config.train.batch_size))
 
 
-def _month_ends(first: date, last: date) -> list[date]:
+def month_ends(first: date, last: date) -> list[date]:
+    """The last day of each month from that of `first` to that of `last`."""
     ends, month = [], first.replace(day=1)
     while month <= last:
         following = (month + timedelta(days=32)).replace(day=1)

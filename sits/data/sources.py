@@ -1,5 +1,6 @@
 """Where labelled series come from and how they are divided into training, validation and test."""
 
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +14,13 @@ from pydantic import Field
 from geomix.checkpoint import ClassInfo
 from geomix.config import Config
 from geomix.errors import InputError, MissingFileError
+from geomix.memory import default_budget
 from sits.data.labelled import IGNORE, LabelledSeries, Reader, measure, number_labels
 from sits.data.parcels import ParcelData, fold_of, read_parcels
 from sits.grid import Window
 from sits.inputs import Inputs
 from sits.pastis import BANDS, NODATA, ROTATION, VOID, PastisFolder, Patch
+from sits.series import TimeSeries
 from sits.synthetic import write_pastis
 
 Side = Literal["top", "bottom", "left", "right"]
@@ -195,7 +198,7 @@ def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int])
     if codes.shape != series.grid.shape:
         raise InputError(f"{label_file}: has {codes.shape} pixels, the images {series.grid.shape}")
     labels = number_labels(codes, ids, data.unlabelled, str(label_file))
-    scene = LabelledSeries(path.name, series.read, series.dates, labels)
+    scene = LabelledSeries(path.name, _in_memory(series), series.dates, labels)
     if data.held_out is None:
         return Splits([scene], [], [])
     kept, tested = divide(scene.whole, data.held_out, data.gap)
@@ -204,6 +207,19 @@ def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int])
         [],
         [replace(scene, labels=_only(labels, tested))],
     )
+
+
+def _in_memory(series: TimeSeries) -> Reader:
+    """A reader that holds the series, where memory allows: crops are drawn again and again."""
+    if 5 * math.prod(series.shape) > default_budget():
+        return series.read
+    values, valid = series.read()
+
+    def read(window: Window) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        rows, columns = window.slices
+        return values[:, :, rows, columns], valid[:, rows, columns]
+
+    return read
 
 
 def _open_parcels(data: ParcelData, path: Path, inputs: Inputs, names: Sequence[str]) -> Splits:
