@@ -4,6 +4,7 @@ Codes are int64 with up to 21 bits an axis, so 63 bits in all: none is left for 
 batch are kept apart by sorting on (batch, code) instead.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -49,13 +50,19 @@ def check_grid(grid_coord: Tensor, bits: int = BITS, voxel_size: float | None = 
     extent = high - min(low, 0) + 1
     size = f"voxels of {voxel_size:g} m" if voxel_size else "voxels (size unknown)"
     # The smallest size that works scales with the extent; in metres when the size is known.
-    least = extent / (1 << bits) * (voxel_size or 1.0)
-    way_out = f"{least:.3g} m" if voxel_size else f"{least:.3g} times as large"
+    least = _round_up(extent / (1 << bits) * (voxel_size or 1.0))
+    way_out = f"{least:g} m" if voxel_size else f"{least:g} times as large"
     what = "negative voxel coordinates" if low < 0 else "too many voxels for the curve"
     raise InputError(
         f"{what}: coordinates from {low} to {high}, an extent of {extent:,} {size}, but {bits} bits an axis "
         f"hold 0 to {(1 << bits) - 1:,}; subtract the minimum and use voxels of at least {way_out}"
     )
+
+
+def _round_up(value: float) -> float:
+    """To three digits, upwards: a size that is printed must work."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / step) * step:.3g}")
 
 
 def _spread(x: Tensor) -> Tensor:
