@@ -93,7 +93,7 @@ def test_case_05_clouds_deeper_than_16_bits_have_codes_and_larger_ones_a_remedy(
     deep = torch.tensor([[1 << 20, 3, 70_000], [0, 0, 0]])
     assert len({*hilbert_encode(deep).tolist()}) == 2
     coord = np.array([[0.0, 0.0, 0.0], [60_000.0, 0.0, 0.0]])
-    with pytest.raises(InputError, match=r"extent of .* voxels of 0.01 m.* at least 0.0286 m") as error:
+    with pytest.raises(InputError, match=r"extent of .* voxels of 0.01 m.* at least 0.0287 m") as error:
         voxelize(coord, 0.01)
     size = float(str(error.value).split("at least ")[1].split()[0])
     assert len(voxelize(coord, size).grid_coord) == 2
