@@ -52,6 +52,7 @@ OWN_ROOMS = {
         "losses": 2,
         "experiment": 2,
         "facts": 3,
+        "baseline": 4,
     },
     "htr": {
         "bidi": 0,

@@ -1,0 +1,67 @@
+"""The plain rival: a random forest on what is classically computed for each point."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geomix.metrics import confusion, scores
+from pointcloud.cloud import Cloud
+from pointcloud.data import IGNORE, LABEL, Inputs, LabelledCloud, features
+from pointcloud.data.surroundings import shape_of_surroundings
+from pointcloud.task import Metrics, official_mean
+from pointcloud.voxels import relative
+
+SHAPE_VOXELS = (0.25, 1.0, 2.0)
+"""Voxels whose 3 x 3 x 3 boxes are described beside the one of 0.5 m, metres."""
+
+
+def classical_features(cloud: Cloud) -> NDArray[np.float32]:
+    """Heights above four grounds, shape at four scales, intensity and returns, [N, F]."""
+    inputs = Inputs(
+        voxel=0.5, features=("height", "shape", "intensity", "returns"), height_radii=(1.0, 2.0, 8.0, 25.0)
+    )
+    local = relative(cloud.coord)
+    shapes = [shape_of_surroundings(local, size) for size in SHAPE_VOXELS]
+    return np.concatenate([features(cloud, inputs), *shapes], axis=1).astype(np.float32)
+
+
+def forest(
+    train: Sequence[LabelledCloud],
+    judged: Sequence[LabelledCloud],
+    classes: int,
+    seed: int = 0,
+    trees: int = 100,
+) -> Metrics:
+    """Train a forest on labelled points and score it on others.
+
+    Args:
+        train: clouds to learn from.
+        judged: clouds to score, each point of them.
+        classes: number of classes K.
+        seed: decides the forest.
+        trees: how many.
+
+    Returns:
+        The figures that `task.score` gives for a network.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    table, labels = _labelled([one.read() for one in train])
+    model = RandomForestClassifier(
+        trees, min_samples_leaf=5, class_weight="balanced_subsample", random_state=seed, n_jobs=-1
+    )
+    model.fit(table, labels)
+    total: Tensor = torch.zeros(classes, classes, dtype=torch.int64)
+    for one in judged:
+        table, labels = _labelled([one.read()])
+        total += confusion(torch.from_numpy(model.predict(table)), torch.from_numpy(labels), classes)
+    return {**scores(total), "miou_official": official_mean(total), "points": int(total.sum())}
+
+
+def _labelled(clouds: Sequence[Cloud]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    labels = np.concatenate([np.asarray(cloud.fields[LABEL], dtype=np.int64) for cloud in clouds])
+    table = np.concatenate([classical_features(cloud) for cloud in clouds])
+    return table[labels != IGNORE], labels[labels != IGNORE]
