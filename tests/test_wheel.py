@@ -93,7 +93,7 @@ def test_the_main_job_runs_outside_the_repository(installed, tmp_path):
     if not (ROOT / "sits" / "cli.py").exists() and not (ROOT / "sits" / "cli").exists():
         pytest.skip("sits is being built: it has no command line yet")
     done = subprocess.run(
-        ["geomix", "sits", "demo", "-o", "demo"],
+        ["geomix", "sits", "demo", "-o", "demo", "--size", "64"],
         cwd=tmp_path,
         env=installed,
         capture_output=True,
