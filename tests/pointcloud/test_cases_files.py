@@ -181,7 +181,7 @@ def test_case_12_a_class_above_31_moves_to_a_wider_point_format_with_all_flags(
         tmp_path / f"a{suffix}", version="1.2", point_format=point_format, extra=[("more", "f4")]
     )
     cloud = read_cloud(source)
-    classes = np.where(np.arange(len(cloud)) % 2, 64, 2)
+    classes = np.where(np.arange(len(cloud)) % 2, 32, 2)
     out = tmp_path / f"b{suffix}"
     write_cloud(cloud.with_fields(classification=classes), out)
     assert f"point format {wider}" in caplog.text
