@@ -10,12 +10,13 @@ tokens a last block that only reads, so that a new date needs nothing of the old
 Source: Tarasiou et al., ViTs for SITS, CVPR 2023 (TSViT); Picard et al., PoM, arXiv 2604.06129 (TSViPoM).
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from geomix import Encoder, Segments
+from geomix import Encoder, PoM, Segments
+from geomix.encoder import Block
 from geomix.errors import InputError, UnsupportedError
 from geomix.position import sincos
 from sits.model.config import ModelConfig, Stage
@@ -228,8 +229,15 @@ class TSViPoM(nn.Module):
             segments = Segments.dense(*tokens.shape[:2])
         else:
             segments = Segments.from_mask(torch.cat([seen, seen.new_ones(places, count)], dim=1))
-        mixed: Tensor = self.temporal(tokens, segments)
-        return mixed[:, -count:]
+        tokens = self._all_but_last(tokens, segments)
+        last = self._last
+        if _is_summable(last):
+            # Only the class tokens are wanted: the dates are summed up, but read nothing any more.
+            mixed = last.read(tokens[:, -count:], last.observe(tokens, segments))
+        else:
+            mixed = last(tokens, segments)[:, -count:]
+        summary: Tensor = self.temporal.norm(mixed)
+        return summary
 
     def _read_after(self, tokens: Tensor, seen: Tensor, days: Tensor, places_per_image: int) -> Tensor:
         """Dates see earlier dates and their own day, class tokens see all; returns the latter, [S, K, D]."""
@@ -237,9 +245,24 @@ class TSViPoM(nn.Module):
         tokens = torch.cat([tokens, self.class_tokens.to(tokens.dtype).expand(places, -1, -1)], dim=1)
         known = torch.cat([seen, seen.new_ones(places, count)], dim=1)
         segments = _blocks_of_days(seen, days.repeat_interleave(places_per_image, 0), count)
-        mixed: Tensor = self.temporal(tokens[known], segments)
-        ends = segments.cu_seqlens[1:, None]
-        return mixed[ends + torch.arange(-count, 0, device=ends.device)]
+        packed = self._all_but_last(tokens[known], segments)
+        last, ends = self._last, segments.cu_seqlens[1:, None]
+        own = ends + torch.arange(-count, 0, device=ends.device)
+        if _is_summable(last):
+            mixed = last.read(packed[own], last.observe(packed, segments))
+        else:
+            mixed = last(packed, segments)[own]
+        summary: Tensor = self.temporal.norm(mixed)
+        return summary
+
+    @property
+    def _last(self) -> Block:
+        return cast(Block, self.temporal.blocks[-1])
+
+    def _all_but_last(self, tokens: Tensor, segments: Segments) -> Tensor:
+        for block in self.temporal.blocks[:-1]:
+            tokens = block(tokens, segments)
+        return tokens
 
     def _locate(self, classes: Tensor, seen: Tensor, origin: tuple[int, int]) -> Tensor:
         """Mix the places of each class and score their pixels; [B, h, w, K, D] -> [B, K, H, W]."""
@@ -305,6 +328,11 @@ class DayTable(nn.Module):
                 "the inputs of this model need `days: year`"
             )
         return self.linear.weight.t()[index] + self.linear.bias
+
+
+def _is_summable(block: Block) -> bool:
+    """Whether the mixer of a block can sum tokens up apart from reading them."""
+    return isinstance(block.mixer, PoM) and not block.mixer.rotary
 
 
 def _encoder(stage: Stage, dim: int, dropout: float) -> Encoder:

@@ -167,6 +167,15 @@ def test_any_split_into_updates_equals_the_full_run():
     torch.testing.assert_close(updated, whole, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_summing_dates_up_in_the_last_block_changes_nothing(causal, monkeypatch):
+    model = make(causal=causal)
+    inputs = series()
+    short = run(model, *inputs)
+    monkeypatch.setattr("sits.model.tsvipom._is_summable", lambda block: False)
+    torch.testing.assert_close(run(model, *inputs), short, atol=1e-5, rtol=1e-5)
+
+
 def test_images_of_one_day_see_each_other():
     model = make(causal=True)
     values, _, valid = series()
