@@ -13,7 +13,7 @@ from geomix.files import new_file
 from sits.outputs.legend import NODATA, Legend
 
 _LONGEST = 1000
-_SHORTEST = 320
+_SHORTEST = 480
 _MARGIN = 16
 _LINE = 24
 _PAPER, _INK, _FAINT = (255, 255, 255), (30, 30, 30), (120, 120, 120)

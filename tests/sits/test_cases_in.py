@@ -30,7 +30,7 @@ PRODUCT = "S2A_MSIL2A_{:%Y%m%d}T101031_N{}_R022_T33TVL_20230101T000000.tif"
 
 
 def test_case_01_the_offset_of_new_baselines_is_taken_off_date_by_date(tmp_path, caplog):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="sits")
     # The second date is older but processed anew: the date of sensing tells nothing.
     baselines = ("0214", "0500", "0400")
     for day, baseline, image in zip(DATES, baselines, numbers(), strict=True):
@@ -235,7 +235,7 @@ def test_case_13_the_grid_is_kept_bit_for_bit_whatever_it_is(tmp_path):
 
 @pytest.mark.parametrize("name", ["t", "time", "T"])
 def test_case_14_time_and_bands_by_any_name(name, caplog):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="sits")
     stacked = dataset().rename(time=name)
     flat = stacked.reflectance.to_dataset(dim="band").assign(spatial_ref=stacked.spatial_ref)
     for cube in (stacked, flat):

@@ -13,15 +13,18 @@ from rio_cogeo.cogeo import cog_validate
 from shapely.geometry import box
 
 from geomix.errors import InputError, MemoryBudgetError
-from sits.bench import MadeUp, made_up
 from sits.polygons import polygonize_file
 from sits.predict import MapPaths, Scorer, score_blocks, segment_file, warn_outside
+from sits.series import Acquisition, TimeSeries
 from sits.zonal import zonal
 from tests.sits.making import (
+    BANDS,
     CLASSES,
+    DATES,
     TRANSFORM,
     card,
     dataset,
+    grid,
     model,
     model_file,
     numbers,
@@ -35,28 +38,29 @@ def read(path):
         return found.read()
 
 
-class Watched(MadeUp):
-    """Made-up numbers that remember the largest window that was read."""
+class Watched:
+    """Numbers that are made when a window is read, and the size of the largest window."""
 
     largest = 0
 
     def read(self, steps, bands, window):
         Watched.largest = max(Watched.largest, window.height * window.width)
-        return super().read(steps, bands[:4], window)
+        rows = np.arange(window.row, window.row + window.height)[:, None]
+        cols = np.arange(window.col, window.col + window.width)
+        phase = np.add.outer(np.array(steps) * 0.7, np.arange(len(bands)))[..., None, None]
+        values = 0.25 + 0.2 * np.sin(phase + rows / 9 + cols / 7)
+        return values.astype(np.float32), np.ones((len(steps), window.height, window.width), dtype=bool)
 
 
 def watched(side):
-    from dataclasses import replace
-
-    whole = made_up(side, 3)
-    return replace(whole, source=Watched(), bands=("B2", "B3", "B4", "B8"))
+    Watched.largest = 0
+    return TimeSeries(grid((side, side)), tuple(map(Acquisition, DATES)), BANDS, Watched(), "made-up scene")
 
 
 def test_case_17_a_scene_larger_than_memory_is_read_in_windows(tmp_path):
     weights = model_file(tmp_path)
     segment_file(watched(120), tmp_path / "a.tif", weights, memory="1GB")
     assert Watched.largest == 120**2
-    Watched.largest = 0
     segment_file(watched(120), tmp_path / "b.tif", weights, memory="2MB")
     assert 0 < Watched.largest < 50**2
     np.testing.assert_array_equal(read(tmp_path / "a.tif"), read(tmp_path / "b.tif"))
@@ -202,7 +206,7 @@ def test_case_25_a_map_is_outlined_strip_by_strip_with_names(tmp_path):
 
 
 def test_case_27_another_year_or_region_is_warned_of(caplog):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="sits")
     scorer = Scorer(model())
     limits = {"dates": ["2017-09-20", "2018-10-01"], "bounds": [1, 43, 2, 44], "region": "France"}
     warn_outside(card().model_copy(update={"limits": limits}), scorer.inputs, series())
