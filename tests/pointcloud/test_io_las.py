@@ -147,7 +147,7 @@ def read_raw(path):
 
 
 def test_a_second_description_is_taken_along(tmp_path):
-    source = shared_data("pointcloud/ign-pdal-tools/las_with_several_extra_byte_bloc.laz")
+    source = shared_data("pointcloud/ign-pdal-tools/test_pdalfail_0643_6319_LA93_IGN69.laz")
     cloud = read_cloud(source)
     entropy = np.linspace(0, 1, len(cloud), dtype=np.float32)
     out = tmp_path / "out.laz"
