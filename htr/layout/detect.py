@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 
 from htr.io.images import Grey
 from htr.layout.gutters import gutters
+from htr.layout.headings import split_headings
 from htr.layout.ink import PITCH, Ink, InkMap, ink_map, ink_map_at
 from htr.layout.outline import Outlined, outline
 from htr.layout.ridges import ridges
@@ -35,15 +37,24 @@ def detect_lines(grey: Grey, merge_pieces: bool = True) -> list[Line]:
     found = ink_map(grey)
     if found is None:
         return []
-    curves = _curves(found.ink, merge_pieces)
+    usual, headings = split_headings(found)
+    curves = _curves(usual.ink, merge_pieces)
     distance = curve_distance(curves)
     if distance is not None and abs(np.log(distance / PITCH)) > 0.15:
         # The first estimate took letters for lines or the reverse: once more at the scale of what was found.
         found = ink_map_at(grey, found.scale * PITCH / distance)
-        curves = _curves(found.ink, merge_pieces)
+        usual, headings = split_headings(found)
+        curves = _curves(usual.ink, merge_pieces)
+    lines = _lines(usual, curves, merge_pieces)
+    if headings is not None:
+        lines += _lines(headings, _curves(headings.ink, merge_pieces), merge_pieces)
+    return [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
+
+
+def _lines(found: InkMap, curves: list[Curve], merge_pieces: bool) -> list[Line]:
     gap = REACH if merge_pieces else APART
     lines = [line for line in outline(found.ink, curves, gap) if _is_writing(line, found.ink.shape)]
-    return [_line(line, index, found) for index, line in enumerate(lines)]
+    return [_line(line, found) for line in lines]
 
 
 def _curves(ink: Ink, merge_pieces: bool) -> list[Curve]:
@@ -66,7 +77,7 @@ def _is_writing(line: Outlined, size: tuple[int, int]) -> bool:
     return bool(line.thin < 0.6 and line.ink > 0.02 * width * PITCH)
 
 
-def _line(line: Outlined, index: int, found: InkMap) -> Line:
+def _line(line: Outlined, found: InkMap) -> Line:
     # Centres of pixels: the middle of the first is at half a pixel at every scale.
     baseline, polygon = ((points + 0.5) / found.scale - 0.5 for points in (line.baseline, line.polygon))
-    return Line(id=f"line_{index + 1:04d}", baseline=baseline, polygon=polygon)
+    return Line(id="line", baseline=baseline, polygon=polygon)

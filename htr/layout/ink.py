@@ -62,7 +62,7 @@ def without_pictures(ink: Ink, pitch: float) -> Ink:
     for index in np.flatnonzero((height > 2.0 * pitch) & (width > 1.2 * pitch)):
         x, y = stats[index, cv2.CC_STAT_LEFT], stats[index, cv2.CC_STAT_TOP]
         box = (slice(y, y + height[index]), slice(x, x + width[index]))
-        if index and float(solid[box].mean()) > 0.4:
+        if index and float(solid[box].mean()) > 0.45:
             kept[box] = 0.0
     return kept
 
@@ -200,7 +200,7 @@ def line_pitch(ink: Ink) -> float | None:
     typical = _writing_height(ink)
     if typical is None:
         return None
-    lags = np.arange(round(max(1.0 * typical, 8.0)), round(min(5.0 * typical, ink.shape[0] / 2.5)) + 1)
+    lags = np.arange(round(max(0.8 * typical, 8.0)), round(min(5.0 * typical, ink.shape[0] / 2.5)) + 1)
     fallback = 1.8 * typical
     if len(lags) < 5:
         return fallback
@@ -209,9 +209,13 @@ def line_pitch(ink: Ink) -> float | None:
     profiles = ink[:, : columns * strip].reshape(ink.shape[0], columns, strip).mean(axis=2)
     smooth = cv2.GaussianBlur(profiles, (1, 0), sigmaX=0.1, sigmaY=max(0.12 * typical, 1.0))
     centred = smooth - cv2.GaussianBlur(smooth, (1, 0), sigmaX=0.1, sigmaY=2.0 * typical)
-    energy = float((centred * centred).sum())
-    if energy <= 0:
+    # Bold headings must not drown the rest: each part of a column counts by its shape, not its weight.
+    local = cv2.GaussianBlur(centred * centred, (1, 0), sigmaX=0.1, sigmaY=2.0 * typical)
+    usual = float(np.mean(centred * centred))
+    if usual <= 0:
         return fallback
+    centred = centred / np.sqrt(local + 0.2 * usual)
+    energy = float((centred * centred).sum())
     scores = np.array([(centred[lag:] * centred[:-lag]).sum() / energy for lag in lags])
     peaks = [i for i in range(1, len(lags) - 1) if scores[i] > scores[i - 1] and scores[i] >= scores[i + 1]]
     strong = [i for i in peaks if scores[i] > 0.12 and scores[i] > 0.6 * max(scores[peak] for peak in peaks)]

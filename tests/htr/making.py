@@ -15,7 +15,7 @@ from tests.helpers import shared_data
 MIXER = {"name": "pom", "gate_heads": 4}
 
 
-def scribble(image, x0, x1, y, size=10.0, slope=0.0, ink=40, seed=0):
+def scribble(image, x0, x1, y, size=10.0, slope=0.0, ink=40, seed=0, pen=2):
     """Write words of loops from x0 to x1 that stand on y, with some letters above and below."""
     rng = np.random.default_rng(seed)
     x = float(x0)
@@ -28,7 +28,7 @@ def scribble(image, x0, x1, y, size=10.0, slope=0.0, ink=40, seed=0):
         below = np.where(rng.random(len(t) // 12 + 1).repeat(12)[: len(t)] < 0.1, 0.8 * size, 0.0)
         py = y + slope * (px - x0) - size * wave * tall + below * (1 - wave)
         points = np.stack([px, py], axis=1)
-        cv2.polylines(image, [np.rint(points * 16).astype(np.int32)], False, int(ink), 2, cv2.LINE_AA, 4)
+        cv2.polylines(image, [np.rint(points * 16).astype(np.int32)], False, int(ink), pen, cv2.LINE_AA, 4)
         x += word + rng.uniform(0.6, 1.0) * size
 
 

@@ -1,3 +1,4 @@
+import cv2
 import numpy as np
 import pytest
 
@@ -45,6 +46,20 @@ def test_a_seal_is_no_line():
     radius = np.hypot(yy - 110, xx - 90)
     image[(radius < 60) & (radius % 9 < 6)] = 30
     assert f1(image, page) == 1.0
+
+
+def test_a_heading_in_large_letters_is_one_line():
+    image = paper(480, 600)
+    font = cv2.FONT_HERSHEY_SCRIPT_SIMPLEX
+    for y in range(190, 460, 36):
+        cv2.putText(image, "and so the words go on and on", (60, y), font, 0.9, 40, 1, cv2.LINE_AA)
+    cv2.putText(image, "Fevrier 1742", (60, 110), cv2.FONT_HERSHEY_TRIPLEX, 2.3, 40, 5, cv2.LINE_AA)
+    found = detect_lines(image)
+    heading = [line for line in found if line.bounds()[1] < 130]
+    assert len(found) == 9
+    assert len(heading) == 1
+    x0, y0, x1, y1 = heading[0].bounds()
+    assert (x0 < 75, x1 > 480, y0 < 65, y1 > 105) == (True,) * 4
 
 
 def test_faint_writing_under_strong_writing_is_found():
