@@ -41,6 +41,7 @@ OWN_ROOMS = {
         "polygons": 3,
         "zonal": 3,
         "rio": 4,
+        "accuracy": 4,
     },
     "pointcloud": {
         "cloud": 0,
