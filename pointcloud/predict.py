@@ -23,7 +23,9 @@ from geomix.memory import default_budget, format_memory, parse_memory
 from pointcloud.augment import views
 from pointcloud.cloud import Cloud
 from pointcloud.data.inputs import Inputs, Sample, prepare, read_inputs
+from pointcloud.data.scannet import vertex_normals
 from pointcloud.io import ReadOptions, WriteOptions, format_of, read_cloud, write_cloud
+from pointcloud.io.ply import faces_of
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,8 @@ def segment(
     card = card_of(model)
     code = _unlabelled_code(card) if unlabelled is None else unlabelled
     measured = cloud.measured()
-    known = cloud if measured.all() else cloud.take(np.flatnonzero(measured))
+    known = _with_normals(cloud, read_inputs(card.inputs))
+    known = known if measured.all() else known.take(np.flatnonzero(measured))
     if len(known) < len(cloud):
         lost = len(cloud) - len(known)
         log.warning(
@@ -167,6 +170,17 @@ def _unlabelled_code(card: Card) -> int:
     """0, "never classified" in LAS, SemanticKITTI and ScanNet alike; or a number that is no class."""
     ids = {info.id for info in card.classes or ()}
     return next(code for code in (0, 255, 65535) if code not in ids)
+
+
+def _with_normals(cloud: Cloud, inputs: Inputs) -> Cloud:
+    """The cloud with the normals of its mesh, where the model wants normals and the file has faces."""
+    if "normal" not in inputs.features or "normal" in cloud.fields:
+        return cloud
+    faces = faces_of(cloud)
+    if faces is None:
+        return cloud
+    log.info("%s: normals are taken from the %d faces of the mesh", cloud.name, len(faces))
+    return cloud.with_fields(normal=vertex_normals(cloud.coord, faces))
 
 
 def _metric(cloud: Cloud, project: bool) -> Cloud:

@@ -62,6 +62,19 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     )
 
 
+def faces_of(cloud: Cloud) -> NDArray[np.int64] | None:
+    """The triangles of the mesh whose vertices a cloud is, [F, 3]; None where it is no triangle mesh."""
+    payload = cloud.source.payload if cloud.source else None
+    if not isinstance(payload, PlyPayload) or "face" not in payload.data:
+        return None
+    names = [p.name for p in payload.data["face"].properties if p.name in ("vertex_indices", "vertex_index")]
+    corners = list(payload.data["face"][names[0]]) if names else []
+    if not corners or any(len(face) != 3 for face in corners):
+        return None
+    faces = np.stack(corners).astype(np.int64)
+    return faces if faces.min() >= 0 and faces.max() < len(cloud) else None
+
+
 def _parse(path: Path) -> tuple[Any, dict[bytes, bytes]]:
     """Let the library read a file; letters beyond ASCII in comments, which it refuses, are set aside."""
     import plyfile

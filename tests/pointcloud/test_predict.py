@@ -1,6 +1,7 @@
 import logging
 
 import numpy as np
+import plyfile
 import pytest
 import torch
 
@@ -280,3 +281,29 @@ def test_a_ply_with_bad_points_keeps_every_row(tmp_path):
     again = read_cloud(tmp_path / "b.ply")
     assert np.array_equal(again.coord, coord, equal_nan=True)
     assert np.flatnonzero(again.fields["classification"] == 0).tolist() == [3, 9, 20]
+
+
+def test_a_mesh_without_normals_gives_them_by_its_faces(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    rows = np.array(
+        [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)], dtype=[("x", "f8"), ("y", "f8"), ("z", "f8")]
+    )
+    faces = np.empty(2, dtype=[("vertex_indices", "O")])
+    faces["vertex_indices"] = [np.array([0, 1, 2], np.int32), np.array([0, 2, 3], np.int32)]
+    vertex = plyfile.PlyElement.describe(rows, "vertex")
+    plyfile.PlyData([vertex, plyfile.PlyElement.describe(faces, "face")]).write(str(tmp_path / "a.ply"))
+    seen = []
+
+    class Looking(Layers):
+        def forward(self, grid_coord, feat, *args, **kwargs):
+            seen.append(feat)
+            return super().forward(grid_coord, feat, *args, **kwargs)
+
+    model = Looking(inputs={"voxel": 0.5, "features": ["normal"]})
+    found = segment(tmp_path / "a.ply", model)
+    assert seen[0].tolist() == [[0, 0, 1]] * 4
+    assert "normal" not in found.fields
+    assert "normals are taken from the 2 faces" in caplog.text
+    plyfile.PlyData([vertex]).write(str(tmp_path / "b.ply"))
+    with pytest.raises(InputError, match="needs normal"):
+        segment(tmp_path / "b.ply", model)
