@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, Json, ModelOption, Quiet
+from geomix.options import DeviceOption, Json, ModelOption, Output, Overwrite, Quiet
 
 Data = Annotated[
     Path | None,
@@ -63,3 +63,57 @@ def evaluate(
     loaded = load_model(model, choose_device(device), domain="sits")
     figures = run(loaded, data, split=split, by_month=by_month)
     print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
+
+
+def import_published(
+    checkpoint: Annotated[Path, Parameter(help="A checkpoint of the published TSViT for PASTIS.")],
+    /,
+    *,
+    output: Output,
+    name: Annotated[str | None, Parameter(help="Name of the model; that of the file if not given.")] = None,
+    heads: Annotated[int, Parameter(help="Number of attention heads, which weights do not tell.")] = 4,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn a published TSViT checkpoint into a model file; nothing but tensors is read from it."""
+    from sits.model.published import import_tsvit
+
+    import_tsvit(checkpoint, output, name, heads, overwrite)
+    print(output)
+
+
+def study(
+    name: Annotated[Literal["eolearn", "parcels"], Parameter(help="The scene, or the parcels.")],
+    /,
+    *,
+    data: Annotated[Path, Parameter(name="--data", help="Folder of the real data.")],
+    output: Annotated[
+        Path,
+        Parameter(name=["--output", "-o"], help="Folder for runs and results; goes on with what is there."),
+    ] = Path("runs/study"),
+    seeds: Annotated[int, Parameter(help="Number of seeds for each split.")] = 3,
+    by_month: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Also the accuracy at each month's end.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat the accuracy tables of the documentation: all splits and seeds, beside a forest and TSViT."""
+    from dataclasses import asdict
+
+    from geomix.report import json_text, table
+    from sits.accuracy import months
+    from sits.accuracy import study as run
+    from sits.accuracy import table as summarise
+
+    results = run(name, data, output, seeds)
+    lines = [asdict(line) for line in summarise(name, results)]
+    curve = months(results) if by_month else []
+    if json:
+        print(json_text({"table": lines, "by_month": curve} if by_month else lines))
+        return
+    other = "macro F1" if name == "parcels" else "mIoU"
+    columns = ("split", "method", "runs", "OA", "spread", other, "spread")
+    print(table(columns, [tuple(line.values()) for line in lines]))
+    if curve:
+        print(table(("month", "method", "OA", "macro F1"), curve))

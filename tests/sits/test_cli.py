@@ -183,3 +183,36 @@ def test_info_shows_how_a_series_is_read(room, capsys):
     assert facts["bands"] == list(BANDS)
     assert facts["scale"] == "0.0001 (guessed)"
     assert [row["date"] for row in facts["dates"]] == [day.isoformat() for day in DATES]
+
+
+def test_train_writes_a_model_that_evaluate_and_segment_take(room, capsys, monkeypatch):
+    from geomix.config import load_config
+    from sits.experiment import SitsConfig
+
+    config = load_config("tiny", "sits", SitsConfig).model_dump(mode="json")
+    config["name"] = "short"
+    config["data"] = {"kind": "synthetic", "patches": 5, "size": 16, "dates": 6}
+    config["crop"], config["train"] = (
+        8,
+        {"epochs": 1, "epoch_steps": 1, "batch_size": 2, "learning_rate": 1e-3},
+    )
+    (room / "short.yaml").write_text(json.dumps(config))
+    assert run(["sits", "train", "short.yaml", "--device", "cpu", "--quiet"]) == 0
+    assert capsys.readouterr().out.strip() == "runs/short/short.safetensors"
+    file = "runs/short/short.safetensors"
+    assert run(["sits", "evaluate", "--model", file, "--split", "val", "--json", "--quiet"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    from geomix.checkpoint import read_card
+
+    assert figures["oa"] == pytest.approx(read_card(file).metrics["val"]["oa"])
+    assert run(["sits", "evaluate", "--model", file, "--quiet"]) == 0
+    assert "miou" in capsys.readouterr().out
+    assert segment("s2", "--model", file, "-o", "out/map.tif") == 1  # four bands are not ten
+    assert "lacks band" in capsys.readouterr().err
+
+
+def test_import_refuses_what_is_no_published_model(room, capsys):
+    (room / "other.pth").write_bytes(b"nothing")
+    assert run(["sits", "import", "other.pth", "-o", "out/m.safetensors", "--quiet"]) == 1
+    assert "other.pth" in capsys.readouterr().err
+    assert list((room / "out").iterdir()) == []
