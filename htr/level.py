@@ -102,7 +102,7 @@ def _points(ink: Image) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArr
     bins = np.add.reduceat(strong, np.arange(0, width, _BIN), axis=1)
     rows, columns = np.nonzero(bins)
     along = columns * _BIN + (_BIN - 1) / 2 - (width - 1) / 2
-    return rows.astype(np.float64), along, bins[rows, columns]
+    return np.asarray(rows, dtype=np.float64), np.asarray(along, dtype=np.float64), bins[rows, columns]
 
 
 def _histogram(rows: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
