@@ -5,7 +5,6 @@ Nothing optional is imported to find out: some of these packages need seconds, o
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from geomix.device import choose_device, why_no_cuda
 from geomix.domains import DOMAINS, domain_folder, intruder
 from geomix.errors import CheckpointError
 from geomix.memory import available_memory, format_memory
+from geomix.ops.kernels import why_not_here
 from geomix.report import flat, table
 
 _OPTIONAL = {
@@ -70,7 +70,7 @@ def _device() -> dict[str, str]:
         "device": f"{device.type} ({name}, {torch.get_num_threads()} threads)",
         "cuda": why_no_cuda(),
         "memory": f"{format_memory(available_memory())} free",
-        "kernels": "fused Triton kernels" if is_cuda and find_spec("triton") else "plain torch",
+        "kernels": f"plain torch: {reason}" if (reason := why_not_here()) else "fused Triton kernels",
     }
 
 

@@ -116,7 +116,9 @@ class Segments:
             raise SegmentsError(
                 f"dense segments need sizes of 0 or more, got batch {batch} and length {length}"
             )
-        return _dense(batch, length, causal, block_size)
+        # The compiler traces through caches, and says so in a warning.
+        make = _dense.__wrapped__ if torch.compiler.is_compiling() else _dense
+        return make(batch, length, causal, block_size)
 
     @classmethod
     def packed(
@@ -367,6 +369,8 @@ class Segments:
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, made once for each key: a table that all layers share."""
+        if torch.compiler.is_compiling():
+            return make()  # a graph that reads a table from here would be compiled again when there is none
         if key not in self._kept:
             with torch.inference_mode(False):  # a table made in inference must serve training as well
                 self._kept[key] = make()

@@ -1,6 +1,7 @@
 """The Polynomial Mixer as functions of tokens and weights: one call, several ways to compute it.
 
-`mix` is observe and read in one: the fast path in `fast.py` on any device. `reference.py` is the slow truth.
+`mix` is observe and read in one: fused kernels (`kernels/`) where they serve, which `kernels.why_not`
+says, and the fast path in `fast.py` everywhere else. `reference.py` is the slow truth.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from geomix.ops import fast, reference
+from geomix.ops import fast, kernels, reference
 from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
 from geomix.segments import Segments
 
@@ -37,6 +38,10 @@ def mix(
         Outputs [T, C] and the sum of each sequence's own features, at least fp32, [sequences, D].
     """
     x, params = _autocast(x, params)
+    if kernels.why_not(x, params, segments) is None:
+        from geomix.ops.kernels import op
+
+        return op.mix(x, params, segments, functions, initial_sum, initial_count)
     if initial_sum is not None:
         initial_sum = initial_sum.to(sum_dtype(x.dtype))
     return fast.mix(x, params, segments, functions, initial_sum, initial_count)
@@ -45,6 +50,10 @@ def mix(
 def observe(x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions) -> Tensor:
     """Sum the features of each sequence over its valid tokens, at least fp32, [sequences, D]."""
     x, params = _autocast(x, params)
+    if kernels.why_not(x, params, segments) is None:
+        from geomix.ops.kernels import op
+
+        return op.observe(x, params, segments, functions)
     return fast.observe(x, params, segments, functions)
 
 

@@ -5,26 +5,29 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
-from geomix.ops.params import MixerFunctions, MixerParams
+from geomix.ops.params import MixerParams
 from geomix.segments import Segments
 
 MOST_POWERS = 16
-"""Degree up to which polynomials are unrolled."""
+"""Degree up to which there are kernels."""
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def why_not(x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions) -> str | None:
+def why_not(x: Tensor, params: MixerParams, segments: Segments) -> str | None:
     """Say why the kernels do not serve a call, or return None where they do."""
-    if not x.is_cuda:
+    if x.device.type != "cuda":
         return f"the tokens lie on {x.device.type}, the kernels run on CUDA"
-    return why_not_here() or _unserved(x, params, segments)
+    return why_not_here() or why_not_these(x, params, segments)
 
 
+@torch.compiler.assume_constant_result
+@cache
 def why_not_here() -> str | None:
     """Say why the kernels cannot run in this installation, or return None where they can."""
     if not torch.cuda.is_available():
@@ -36,7 +39,8 @@ def why_not_here() -> str | None:
     return None
 
 
-def _unserved(x: Tensor, params: MixerParams, segments: Segments) -> str | None:
+def why_not_these(x: Tensor, params: MixerParams, segments: Segments) -> str | None:
+    """Say why the kernels do not serve such tokens, weights and segments, or return None where they do."""
     if x.dtype not in _DTYPES:
         return f"the kernels take fp32, bf16 and fp16, not {x.dtype}"
     if any(weight.dtype != x.dtype for weight in (params.w_h, params.w_s, params.w_o)):

@@ -8,7 +8,7 @@ B4 input_gradient     dx = da W_s + dz W_h
 B5 to B7              torch: [da, dz]^T x, dy^T g, and the sum of the tiles' rows for biases and coefficients
 """
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
-# ruff: noqa: ANN001, ANN201
+# ruff: noqa: ANN001, ANN201, SIM102
 
 from __future__ import annotations
 

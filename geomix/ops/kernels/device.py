@@ -1,11 +1,11 @@
 """What the kernels share: slots, products of rows, elementwise functions, sums and scans of a tile.
 
-Tensors of a tile come as rows [128, n] or, where slots matter, as [8, 16, n]. All arithmetic between a product
-and a store is in fp32. Offsets are 64-bit: one layer of a large scene has more than 2^31 elements.
+Tensors of a tile come as rows [128, n] or, where slots matter, as [8, 16, n]. All arithmetic between a
+product and a store is in fp32. Offsets are 64-bit: one layer of a large scene has over 2^31 elements.
 """
 # A kernel's arguments are pointers and numbers; Triton types them when it compiles.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
-# ruff: noqa: ANN001, ANN201
+# ruff: noqa: ANN001, ANN201, SIM108
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def only_valid(token, inside, valid):
 
 @triton.jit
 def rows_dot(
-    acc, x, x_row, x_col, token, live, w, w_out, w_in, out, out_ok, size, BK: tl.constexpr, PRECISION: tl.constexpr
+    acc, x, x_row, x_col, token, live, w, w_out, w_in, out, out_ok, size,
+    BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Add x[token] @ w[out].T to `acc`, [128, BN]; rows that are not live count as 0.
 
@@ -196,7 +197,9 @@ def scan_tile(rows, outside, chunk, REVERSE: tl.constexpr):
 
 
 @triton.jit
-def slot_weight(slots, n_slots, tile, counts, live, ROW: tl.constexpr, CAUSAL: tl.constexpr, MEAN: tl.constexpr):
+def slot_weight(
+    slots, n_slots, tile, counts, live, ROW: tl.constexpr, CAUSAL: tl.constexpr, MEAN: tl.constexpr
+):
     """Return one over the number of tokens that each token sees, 0 where it sees none: [8, 16] or [8, 1].
 
     `counts` is how many tokens each sequence has seen before, or None. Where the context has one row a

@@ -16,7 +16,7 @@ from geomix.ops.params import MixerFunctions, MixerParams
 
 
 class Size(NamedTuple):
-    """The tile of one kernel: output columns, depth of a step of its product, warps, stages of its pipeline."""
+    """The tile of one kernel: output columns, depth of a step of its product, warps, stages."""
 
     columns: int
     depth: int
@@ -44,27 +44,30 @@ SIZES = {
     ("input_gradient", 2): (Size(128, 64, 8, 3), Size(64, 32, 8, 3)),
     ("input_gradient", 4): (Size(64, 32, 8, 3), Size(32, 32, 8, 2)),
 }
-"""By kernel and bytes an element: for plain shapes, and for those that need more registers (`is_plain`).
+"""By kernel and bytes an element: for plain shapes, and for those that need more registers.
 
 Fixed: nothing is tried out at run time and nothing depends on lengths, so nothing is compiled again when they
 change. All of them compile for compute capability 8.0 and 9.0 without spilling registers.
 """
 
 SCAN_ROWS, SCAN_COLUMNS = 128, 16
-PLAIN_POWERS = 4
-"""Degree up to which a shape is plain."""
+SHORT = 4
+"""Degree up to which a polynomial is short."""
 MOST_HEADS = 64
 """Gates up to which one program holds all of them."""
 LOW_RANK_TOKENS = 32
 """Tokens a block from which the output of each head of the block is worth computing once."""
 
 
-def is_plain(x: Tensor, *params: Tensor) -> bool:
-    """Whether rows can be loaded 16 bytes at a time and the polynomial is short; `params` end with coeff."""
-    *weights, coeff = params
+def is_plain(x: Tensor, *weights: Tensor) -> bool:
+    """Whether the rows of tokens and weights can be loaded 16 bytes at a time."""
     widths = [size for weight in weights for size in weight.shape]
-    aligned = x.stride(1) == 1 and all(size % 16 == 0 for size in (x.stride(0), *widths))
-    return aligned and coeff.shape[1] <= PLAIN_POWERS
+    return x.stride(1) == 1 and all(size % 16 == 0 for size in (x.stride(0), *widths))
+
+
+def is_short(coeff: Tensor) -> bool:
+    """Whether a kernel that holds more than the polynomial has the registers for it."""
+    return coeff.shape[1] <= SHORT
 
 
 def size_of(kernel: str, dtype: torch.dtype, plain: bool, width: int, depth: int) -> Size:
@@ -77,7 +80,7 @@ def size_of(kernel: str, dtype: torch.dtype, plain: bool, width: int, depth: int
 
 
 def head_columns(head: int, most: int = 16) -> int | None:
-    """Return how many of at most `most` columns hold whole heads of `head` channels, or whole parts of one."""
+    """Return how many of at most `most` columns hold whole heads of `head` channels or parts of one."""
     for columns in (most, 32, 16):
         if columns <= most and (columns % head == 0 or head % columns == 0):
             return columns
@@ -120,7 +123,7 @@ class Tokens(NamedTuple):
 def sum_by_chunk(tokens: Tokens, w_h: Tensor, coeff: Tensor, activation: str) -> Tensor:
     """K1: sum the features of each chunk, [chunks, D]."""
     x, (width, depth) = tokens.x, w_h.shape
-    size = size_of("sum_features", x.dtype, is_plain(x, w_h, coeff), width, depth)
+    size = size_of("sum_features", x.dtype, is_plain(x, w_h), width, depth)
     sums = tokens.sums(width)
     sum_features[tokens.programs(width, size.columns)](
         x, *x.stride(), w_h, coeff, tokens.valid, tokens.slots, tokens.slots.shape[1], sums, depth, width,
@@ -131,7 +134,14 @@ def sum_by_chunk(tokens: Tokens, w_h: Tensor, coeff: Tensor, activation: str) ->
 
 
 def scan(
-    tokens: Tokens, sums: Tensor, target: Tensor, base: Tensor | None, rows: int, *, reverse: bool, shift: bool
+    tokens: Tokens,
+    sums: Tensor,
+    target: Tensor,
+    base: Tensor | None,
+    rows: int,
+    *,
+    reverse: bool,
+    shift: bool,
 ) -> tuple[Tensor, Tensor]:
     """K2: join the sums of chunks; return the `rows` of the context and the sum of each sequence."""
     context = sums.new_empty(rows, sums.shape[1])
@@ -180,15 +190,17 @@ def put_out(
     few = heads < width and heads <= MOST_HEADS and not causal and field == ROW
     if few and x.shape[0] >= LOW_RANK_TOKENS * context.shape[0]:
         return _put_out_by_head(tokens, params, functions, context, counts)
-    plain = is_plain(x, params.w_h, params.coeff)
-    size = size_of("gate_tokens_causal" if causal else "gate_tokens", x.dtype, plain, width, channels)
+    name, plain = "gate_tokens", is_plain(x, params.w_h)
+    if causal:
+        name, plain = "gate_tokens_causal", plain and is_short(params.coeff)
+    size = size_of(name, x.dtype, plain, width, channels)
     g = x.new_empty(x.shape[0], width)
     gate_tokens[tokens.programs(width, size.columns)](
         x, *x.stride(), params.w_h, params.coeff, params.w_s, params.b_s, tokens.valid, tokens.slots,
         tokens.slots.shape[1], context, counts, g, channels, width,
         ROW=field, W=width // heads, K=params.coeff.shape[1], ACTIVATION=functions.activation,
-        GATE=functions.gate, MEAN=functions.normalize == "mean", CAUSAL=causal, BN=size.columns, BK=size.depth,
-        PRECISION=precision(x.dtype), num_warps=size.warps, num_stages=size.stages,
+        GATE=functions.gate, MEAN=functions.normalize == "mean", CAUSAL=causal, BN=size.columns,
+        BK=size.depth, PRECISION=precision(x.dtype), num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if params.b_o is None:
         return g @ params.w_o.T
@@ -203,7 +215,7 @@ def _put_out_by_head(
     x, (channels, width), heads = tokens.x, params.w_o.shape, params.w_s.shape[0]
     blocks, head = context.shape[0], width // heads
     outputs = context.new_empty(blocks, heads, channels)
-    plain = is_plain(x, params.w_h, params.coeff)
+    plain = is_plain(x, params.w_h)
     size = size_of("head_outputs", x.dtype, plain, channels, head)
     rows = 16 if blocks <= 16 else 64
     head_outputs[triton.cdiv(blocks, rows) * heads * triton.cdiv(channels, size.columns),](
@@ -250,8 +262,10 @@ def backward_gate(
     """B1: go back through the output projection and the gates."""
     x, (channels, width), heads = tokens.x, params.w_o.shape, params.w_s.shape[0]
     head, powers = width // heads, params.coeff.numel()
-    plain = is_plain(x, params.w_h, params.coeff)
-    size = size_of("gate_backward_causal" if causal else "gate_backward", x.dtype, plain, width, channels)
+    name, plain = "gate_backward", is_plain(x, params.w_h)
+    if causal:
+        name, plain = "gate_backward_causal", plain and is_short(params.coeff)
+    size = size_of(name, x.dtype, plain, width, channels)
     columns = head_columns(head, size.columns)
     if columns is None:
         raise ValueError(f"heads of {head} channels do not fit the tiles of the kernels")
@@ -286,7 +300,7 @@ def backward_features(
 ) -> None:
     """B3: go back through polynomial and activation; writes dz, [T, D], and D k columns of `partial`."""
     x, (width, depth) = tokens.x, w_h.shape
-    size = size_of("features_backward", x.dtype, is_plain(x, w_h, coeff), width, depth)
+    size = size_of("features_backward", x.dtype, is_plain(x, w_h) and is_short(coeff), width, depth)
     features_backward[tokens.programs(width, size.columns)](
         x, *x.stride(), w_h, coeff, tokens.valid, tokens.slots, tokens.slots.shape[1],
         drows, dz, dz.stride(0), partial, partial.stride(0), depth, width,
@@ -295,10 +309,10 @@ def backward_features(
     )  # fmt: skip
 
 
-def backward_input(both: Tensor, w_s: Tensor, w_h: Tensor, coeff: Tensor) -> Tensor:
+def backward_input(both: Tensor, w_s: Tensor, w_h: Tensor) -> Tensor:
     """B4: gather the gradient of the tokens from those of both projections, [T, C]."""
     heads, (width, channels) = w_s.shape[0], w_h.shape
-    size = size_of("input_gradient", both.dtype, is_plain(both, w_s, w_h, coeff), channels, width)
+    size = size_of("input_gradient", both.dtype, is_plain(both, w_s, w_h), channels, width)
     dx = both.new_empty(both.shape[0], channels)
     input_gradient[(triton.cdiv(both.shape[0], TILE) * triton.cdiv(channels, size.columns),)](
         both, both[:, heads:], both.stride(0), w_s, w_h, dx, both.shape[0], channels, width, heads,
@@ -306,4 +320,3 @@ def backward_input(both: Tensor, w_s: Tensor, w_h: Tensor, coeff: Tensor) -> Ten
         num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     return dx
-

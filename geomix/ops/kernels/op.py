@@ -101,9 +101,7 @@ def _mix(
     tokens = Tokens(x, slots, cu_chunks, targets.shape[1], valid)
     with torch.cuda.device_of(x):
         sums = launch.sum_by_chunk(tokens, w_h, coeff, activation)
-        context, total = launch.scan(
-            tokens, sums, targets[0], initial_sum, rows, reverse=False, shift=causal
-        )
+        context, total = launch.scan(tokens, sums, targets[0], initial_sum, rows, reverse=False, shift=causal)
         y = launch.put_out(tokens, params, functions, context, initial_count, causal=causal)
     return y, total, context
 
@@ -145,9 +143,7 @@ def _mix_backward(
     tokens = Tokens(x, slots, cu_chunks, targets.shape[1], valid)
     heads = w_s.shape[0]
     with torch.cuda.device_of(x):
-        gates = launch.backward_gate(
-            tokens, params, functions, dy, context, initial_count, causal=causal
-        )
+        gates = launch.backward_gate(tokens, params, functions, dy, context, initial_count, causal=causal)
         drows, dinitial = launch.scan(
             tokens, gates.sums, targets[1], dtotal, context.shape[0], reverse=True, shift=causal
         )
@@ -155,7 +151,7 @@ def _mix_backward(
             tokens, w_h, coeff, activation, drows, gates.both[:, heads:], gates.partial[:, heads:],
             causal=causal,
         )  # fmt: skip
-        dx = launch.backward_input(gates.both, w_s, w_h, coeff)
+        dx = launch.backward_input(gates.both, w_s, w_h)
         live = dy if valid is None else dy.masked_fill(valid[:, None] == 0, 0.0)
         return dx, gates.both.T @ x, live.T @ gates.g, gates.partial.sum(0), dinitial
 
@@ -186,7 +182,7 @@ def _save_mix(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 
 def _mix_gradients(ctx: Any, dy: Tensor | None, dtotal: Tensor | None, _: Any) -> tuple[Any, ...]:
-    x, w_h, coeff, w_s, b_s, w_o, b_o = ctx.saved_tensors[:7]
+    x, _, coeff, w_s, b_s, _, b_o = ctx.saved_tensors[:7]
     dy = torch.zeros_like(x) if dy is None else dy if dy.stride(1) == 1 else dy.contiguous()
     dtotal = None if dtotal is None else dtotal.contiguous()
     dx, both, dw_o, row, dinitial = _mix_backward(dy, dtotal, *ctx.saved_tensors, *ctx.names)

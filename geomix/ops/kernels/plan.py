@@ -9,7 +9,6 @@ How a unit is cut depends on its own length alone: it gives the same bits whatev
 from __future__ import annotations
 
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -42,16 +41,12 @@ class Plan(NamedTuple):
     """Rows of the context: one a block; in causal mode, one a chunk."""
 
 
-_plans: WeakKeyDictionary[Segments, Plan] = WeakKeyDictionary()
-
-
 def plan_for(segments: Segments) -> Plan:
     """Return the tables of some segments, made once and kept as long as the segments live."""
     if torch.compiler.is_compiling():
-        return build_plan(segments, *_most(segments))
-    if segments not in _plans:
-        _plans[segments] = build_plan(segments, *_count(segments))
-    return _plans[segments]
+        # Bounds in the place of counts: they need no answer of the device, and a graph serves all lengths.
+        return build_plan(segments, *most(segments))
+    return segments.keep("kernel plan", lambda: build_plan(segments, *_count(segments)))
 
 
 def build_plan(segments: Segments, chunks: int, tiles: int) -> Plan:
@@ -131,7 +126,7 @@ def _count(segments: Segments) -> tuple[int, int]:
     return max(whole + small, 1), max(whole + -(-small // SLOTS), 1)
 
 
-def _most(segments: Segments) -> tuple[int, int]:
+def most(segments: Segments) -> tuple[int, int]:
     """How many chunks and tiles such segments can have: sizes alone, which a compiled graph keeps open."""
     total, units = segments.total, segments.num_sequences if segments.is_causal else segments.num_blocks
     chunks = (total + (SLOT - 1) * units) // SLOT + 1

@@ -1,6 +1,6 @@
 """K2: joins the sums of chunks along each sequence, in order, in two levels, forwards or backwards."""
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
-# ruff: noqa: ANN001, ANN201
+# ruff: noqa: ANN001, ANN201, ANN202
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scan_sums(
 
 @triton.jit
 def _above(column, number, bound):
-    """Whether a number exceeds a bound, once a column: Triton's interpreter cannot broadcast a truth value."""
+    """Say once a column whether a number exceeds a bound: the interpreter cannot broadcast a truth value."""
     return tl.zeros_like(column) + number > bound
 
 
@@ -66,7 +66,8 @@ def _scan_few(sums, target, base, rows, total, D, sequence, first, stop, column,
 
 @triton.jit
 def _scan_many(
-    sums, target, base, rows, total, D, sequence, first, stop, column, ok, REVERSE: tl.constexpr, TR: tl.constexpr
+    sums, target, base, rows, total, D, sequence, first, stop, column, ok,
+    REVERSE: tl.constexpr, TR: tl.constexpr,
 ):  # fmt: skip
     count = stop - first
     so_far = tl.zeros_like(column).to(tl.float32)
