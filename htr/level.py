@@ -99,10 +99,10 @@ def _points(ink: Image) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArr
     """Rows, places along the line and weights of the ink, columns taken together by eights."""
     width = ink.shape[1]
     strong = np.where(ink > _FAINT, ink, 0).astype(np.float64)
-    bins = np.asarray(np.add.reduceat(strong, np.arange(0, width, _BIN), axis=1), dtype=np.float64)
+    bins = np.add.reduceat(strong, np.arange(0, width, _BIN), axis=1)
     rows, columns = np.nonzero(bins)
-    along = columns * _BIN + (_BIN - 1) / 2 - (width - 1) / 2
-    return rows.astype(np.float64), along, bins[rows, columns]
+    along = columns.astype(np.float64) * _BIN + (_BIN - 1) / 2 - (width - 1) / 2
+    return rows.astype(np.float64), along, bins[rows, columns].astype(np.float64)
 
 
 def _histogram(rows: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
