@@ -110,7 +110,8 @@ def _histogram(rows: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArra
     share = rows - low
     low -= low.min()
     size = int(low.max()) + 2
-    return np.bincount(low, weight * (1 - share), size) + np.bincount(low + 1, weight * share, size)
+    counts = np.bincount(low, weight * (1 - share), size) + np.bincount(low + 1, weight * share, size)
+    return np.asarray(counts, dtype=np.float64)
 
 
 def _moments(rows: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, float]:
