@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
@@ -19,6 +20,7 @@ from geomix.report import json_text
 if TYPE_CHECKING:
     from geomix.bench import Row
 
+DataFolder = Annotated[Path | None, Parameter(help="Folder of the scene of `mixers scene`.")]
 Seconds = Annotated[float, Parameter(help="A rival whose single run takes longer is shown as not run.")]
 
 app = App(
@@ -73,11 +75,17 @@ def info(*, json: Json = False) -> None:
 
 @app.command
 def bench(
-    name: str = "mixer", /, *experiments: str, cap: Seconds = 20.0, json: Json = False, quiet: Quiet = False
+    name: str = "mixer",
+    /,
+    *experiments: str,
+    data: DataFolder = None,
+    cap: Seconds = 20.0,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure the mixer or a domain (mixer, sits, pointcloud, htr), or what the mixers can learn (mixers).
 
-    `mixers` takes the names of its experiments: composition, forecast, recall; all of them by default.
+    `mixers` takes the names of its experiments: composition, forecast, recall, and scene, which needs --data.
     """
     from geomix.bench import rows_table
 
@@ -87,7 +95,7 @@ def bench(
     if name == "mixers":
         from geomix.bench import mixers
 
-        rows: list[Row] = mixers.run(*experiments)
+        rows: list[Row] = mixers.run(*experiments, data=data)
     elif experiments:
         raise InputError(f"the benchmark {name!r} has no experiments, got {' '.join(experiments)}")
     else:

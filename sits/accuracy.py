@@ -36,6 +36,15 @@ ENOUGH = 100
 
 METHODS = ("TSViPoM", "TSViT", "random forest")
 
+MIXERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "pom": ("temporal", {"name": "pom"}),
+    "attention": ("temporal", {"name": "attention", "heads": 4}),
+    "poly_attention": ("temporal", {"name": "poly_attention", "heads": 4, "degree": 3}),
+    "tree_attention": ("temporal", {"name": "tree_attention", "heads": 4}),
+    "concentration": ("spatial", {"name": "concentration"}),
+}
+"""Mixers that can be studied like methods: the encoder that each one is put into; the rest stays as it is."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -104,6 +113,22 @@ def tsvit_of(config: SitsConfig) -> SitsConfig:
     return SitsConfig.model_validate(values)
 
 
+def mixer_of(config: SitsConfig, name: str) -> SitsConfig:
+    """The same experiment with one of `MIXERS` in one of the encoders.
+
+    Concentration knows one size of grid: the image is cut into tiles of the size of a training crop.
+    """
+    stage, mixer = MIXERS[name]
+    values = config.model_dump()
+    model = values["model"]
+    if name == "concentration":
+        side = config.crop // config.model.patch
+        mixer = mixer | {"shape": [side, side]}
+        model |= {"window": None, "window_metres": None, "tile": config.crop}
+    model[stage]["mixer"] = mixer
+    return SitsConfig.model_validate(values)
+
+
 def table(name: Study, results: Sequence[Result]) -> list[Line]:
     """Means and spreads: OA and mean IoU of each split and of all, or OA and macro F1 of the parcels."""
     methods = list(dict.fromkeys(one.method for one in results))
@@ -168,6 +193,8 @@ def _run(config: SitsConfig, method: str, split: str, seed: int, data: Path, pla
         return _forest(config, splits, split, seed)
     if method == "TSViT":
         config = tsvit_of(config)
+    elif method in MIXERS:
+        config = mixer_of(config, method)
     model = load_model(train(config, place, data, resume=True, device="cpu"))
     inputs = Inputs.of_card(model.card.inputs)  # type: ignore[union-attr, arg-type]
     tested = open_splits(config.data, data, inputs, config.classes).test
