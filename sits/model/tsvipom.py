@@ -10,7 +10,7 @@ tokens a last block that only reads, so that a new date needs nothing of the old
 Source: Tarasiou et al., ViTs for SITS, CVPR 2023 (TSViT); Picard et al., PoM, arXiv 2604.06129 (TSViPoM).
 """
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from geomix import Encoder, PoM, Segments
 from geomix.encoder import Block
 from geomix.errors import InputError, UnsupportedError
+from geomix.mixers import State
 from geomix.position import sincos
 from sits.model.config import ModelConfig, Stage
 from sits.model.tiling import fill_dates, fill_pixels, from_tiles, pad, to_tiles
@@ -99,8 +100,8 @@ class TSViPoM(nn.Module):
         return logits[..., :height, :width]
 
     def observe(
-        self, values: Tensor, days: Tensor, valid: Tensor, state: tuple[Any, ...] | None = None
-    ) -> tuple[Any, ...]:
+        self, values: Tensor, days: Tensor, valid: Tensor, state: tuple[State, ...] | None = None
+    ) -> tuple[State, ...]:
         """Add dates to the state of each place (causal models).
 
         Args:
@@ -119,17 +120,38 @@ class TSViPoM(nn.Module):
             raise UnsupportedError("only a causal model keeps a state; train with `causal: true`")
         self._check(values, days, valid)
         values, valid = pad(values, valid, self.config.patch)
-        tokens, seen = self._tokens(values, days.expand(len(values), -1), valid)
+        days = days.expand(len(values), -1)
+        tokens, seen = self._tokens(values, days, valid)
+        days = days.repeat_interleave(tokens.shape[1] * tokens.shape[2], 0)
         tokens, seen = tokens.flatten(0, 2), seen.flatten(0, 2)
-        found: tuple[Any, ...]
-        _, found = self.temporal(
-            tokens, Segments.from_mask(seen, causal=True), state=state, return_state=True
-        )
-        return found
+        parts = [
+            self._add(tokens[part], seen[part], days[part], None if state is None else _rows(state, part))
+            for part in self._portions(len(tokens), tokens.shape[1])
+        ]
+        return tuple(_join(layers) for layers in zip(*parts, strict=True))
+
+    def _add(
+        self, tokens: Tensor, seen: Tensor, days: Tensor, state: tuple[State, ...] | None
+    ) -> tuple[State, ...]:
+        """The state of some places, [S, T, D] tokens, after their dates; nobody reads in the last block."""
+        if bool((days[:, 1:] == days[:, :-1]).any()):
+            tokens, segments = tokens[seen], _blocks_of_days(seen, days, 0)
+        else:
+            segments = Segments.from_mask(seen, causal=True)
+        after = []
+        for index, block in enumerate(self.temporal.blocks):
+            known = None if state is None else state[index]
+            if block is self._last and _is_summable(self._last):
+                found = self._last.observe(tokens, segments)
+                after.append(found if known is None else known.merge(found))
+            else:
+                tokens, found = block(tokens, segments, state=known, return_state=True)
+                after.append(found)
+        return tuple(after)
 
     def read(
         self,
-        state: tuple[Any, ...],
+        state: tuple[State, ...],
         seen: Tensor,
         *,
         origin: tuple[int, int] = (0, 0),
@@ -144,11 +166,20 @@ class TSViPoM(nn.Module):
         Returns:
             Logits of whole patches, [B, K, h * patch, w * patch].
         """
-        places = seen.numel()
-        tokens = self.class_tokens.expand(places, -1, -1)
-        block = Segments.dense(places, self.config.classes, block_size=self.config.classes)
-        classes = self.temporal(tokens, block, state=state)
+        count = self.config.classes
+        parts = []
+        for part in self._portions(seen.numel(), count):
+            places = len(seen.flatten()[part])
+            block = Segments.dense(places, count, block_size=count)
+            tokens = self.class_tokens.expand(places, -1, -1)
+            parts.append(self.temporal(tokens, block, state=_rows(state, part)))
+        classes = torch.cat(parts)
         return self._locate(classes.view(*seen.shape, *classes.shape[1:]), seen, origin)
+
+    def _portions(self, places: int, tokens_each: int) -> list[slice]:
+        """Places that are worked on together; all of them where gradients are kept."""
+        step = places if torch.is_grad_enabled() else max(1, self._at_once() // tokens_each)
+        return [slice(start, start + step) for start in range(0, max(places, 1), max(step, 1))]
 
     def _check(self, values: Tensor, days: Tensor, valid: Tensor) -> None:
         if values.ndim != 5 or values.shape[2] != self.config.bands:
@@ -328,6 +359,18 @@ class DayTable(nn.Module):
                 "the inputs of this model need `days: year`"
             )
         return self.linear.weight.t()[index] + self.linear.bias
+
+
+def _rows(state: tuple[State, ...], part: slice) -> tuple[State, ...]:
+    """The states of some places."""
+    return tuple(State(one.total[part], one.count[part]) for one in state)
+
+
+def _join(states: tuple[State, ...]) -> State:
+    """One state of the places of several."""
+    if len(states) == 1:
+        return states[0]
+    return State(torch.cat([one.total for one in states]), torch.cat([one.count for one in states]))
 
 
 def _is_summable(block: Block) -> bool:

@@ -7,6 +7,7 @@ from geomix.config import load_config
 from geomix.errors import ConfigError, InputError, UnsupportedError
 from sits.experiment import SitsConfig
 from sits.model import DayTable, ModelConfig, TSViPoM, build_model
+from sits.model.tsvipom import AT_ONCE
 
 POM = {"name": "pom", "degree": 2, "expand": 2}
 ATTENTION = {"name": "attention", "heads": 2}
@@ -185,6 +186,19 @@ def test_images_of_one_day_see_each_other():
     torch.testing.assert_close(swapped, run(model, values, days, valid), atol=1e-5, rtol=1e-5)
     apart = run(model, values, torch.tensor([4, 21, 22, 23, 72]), valid)
     assert not torch.allclose(apart, swapped, atol=1e-3)
+
+
+def test_a_state_of_images_of_one_day_equals_the_full_run(monkeypatch):
+    monkeypatch.setitem(AT_ONCE, "cpu", 20)  # places in several portions
+    model = make(causal=True)
+    values, _, valid = series()
+    days = torch.tensor([4, 21, 21, 21, 72])
+    with torch.inference_mode():
+        state = model.observe(values[:, :4], days[:4], valid[:, :4])
+        state = model.observe(values[:, 4:], days[4:], valid[:, 4:], state)
+        seen = valid.any(1).unfold(1, 2, 2).unfold(2, 2, 2).any(-1).any(-1)
+        found = model.read(state, seen)
+    torch.testing.assert_close(found, run(model, values, days, valid), atol=1e-5, rtol=1e-5)
 
 
 def test_a_hybrid_runs_causally_but_keeps_no_state():
