@@ -1,13 +1,17 @@
 """The plan of the house: who may import whom, which rooms there are, and what stays out."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from geomix.domains import DOMAINS
 from tests.helpers import ROOT
@@ -39,6 +43,7 @@ OWN_ROOMS = {
         "series": 0,
         "experiment": 2,
         "polygons": 3,
+        "state": 3,
         "zonal": 3,
         "rio": 4,
         "accuracy": 4,
@@ -214,6 +219,18 @@ def test_starting_a_domain_s_command_line_imports_nothing_heavy():
     ready = [domain for domain in DOMAINS if "cli" in rooms(domain)]
     done = subprocess.run([sys.executable, "-c", code, *ready], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+def test_every_library_that_is_imported_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    declared = {canonicalize_name(re.match(r"[\w.-]+", line)[0]) for line in lines}
+    # What is optional may be missing here, so its distribution is not known from its import name.
+    owners = packages_distributions() | {"spconv": ["spconv-cu120"], "torch_scatter": ["torch-scatter"]}
+    for file in chain.from_iterable(map(files, PACKAGES)):
+        for top in {name.partition(".")[0] for name in imports(file)} - {*PACKAGES, *sys.stdlib_module_names}:
+            found = {canonicalize_name(name) for name in owners.get(top, [top])}
+            assert found & declared, f"{module(file)} imports {top}, which pyproject.toml does not name"
 
 
 def test_the_import_names_are_ours_alone():
