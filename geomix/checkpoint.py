@@ -81,7 +81,7 @@ def save_model(model: "nn.Module", card: Card, path: str | Path, overwrite: bool
         CheckpointError: if the name does not end in .safetensors or a weight is not finite.
     """
     import torch
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     if Path(path).suffix != ".safetensors":
         raise CheckpointError(f"{path}: the name of a model file must end in .safetensors")
@@ -95,7 +95,8 @@ def save_model(model: "nn.Module", card: Card, path: str | Path, overwrite: bool
     versions = {"geomix": geomix.__version__, "torch": torch.__version__, "python": platform.python_version()}
     text = card.model_copy(update={"versions": versions}).model_dump_json()
     with new_file(path, overwrite) as temporary:
-        save_file(weights, temporary, metadata={"format": "pt", _KEY: text})
+        # Not save_file: it shuts out everybody but the owner.
+        temporary.write_bytes(save(weights, metadata={"format": "pt", _KEY: text}))
 
 
 def read_card(path: str | Path) -> Card:
