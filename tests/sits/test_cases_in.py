@@ -246,7 +246,7 @@ def test_case_14_time_and_bands_by_any_name(name, caplog):
 
 def test_case_15_time_may_be_chunked():
     lazy = dataset().chunk(time=1, band=2, y=7, x=13)
-    found = segment(lazy, model=model())
+    found = segment(lazy, model=model(), block=8)
     np.testing.assert_array_equal(found.compute().values, segment(dataset(), model=model()).values)
 
 
