@@ -55,26 +55,29 @@ def _sample(series: TimeSeries) -> _Sample:
 
 def _warn_of_offsets(series: TimeSeries, sample: _Sample) -> None:
     """Compare the darkest pixels: an offset of 1000 that is left in a date lifts all its bands by 0.1."""
-    dark = np.full(len(series.dates), np.nan)
+    dark = np.full((len(series.dates), sample.values.shape[1]), np.nan)
     clipped = np.zeros(len(series.dates))
     for step, known in enumerate(sample.valid):
         if known.sum() >= _ENOUGH:
             seen = sample.values[step][:, known]
-            dark[step] = np.percentile(seen, 1, axis=1).min()
+            dark[step] = np.percentile(seen, 1, axis=1)
             clipped[step] = (seen == 0).mean(axis=1).max()
+    looked_at = ~np.isnan(dark[:, 0])
     for step, one in enumerate(series.acquisitions):
-        others = np.delete(dark, step)
-        if np.isnan(dark[step]) or np.isnan(others).all():
+        others = looked_at.copy()
+        others[step] = False
+        if not looked_at[step] or not others.any():
             continue
-        usual = float(np.nanmedian(others))
-        if 0.08 <= dark[step] - usual <= 0.13:
+        usual = np.median(dark[others], axis=0)
+        # Clouds lift the bands too, but hardly by the same in most of them.
+        if abs(float(np.median(dark[step] - usual)) - 0.1) < 0.02:
             log.warning(
                 "%s: the darkest pixels of %s reflect %.3f, those of the other dates %.3f: it may still "
                 "carry the offset of 1000 (offset now: %s; say otherwise with --offset)",
                 series.name,
                 one.date,
-                dark[step],
-                usual,
+                dark[step].min(),
+                usual.min(),
                 one.offset,
             )
         elif clipped[step] > 0.2 and one.offset.startswith("-"):

@@ -277,3 +277,8 @@ def test_case_23_float_nodata_is_compared_in_its_own_type():
     assert not valid[0, :4].any()
     assert valid.sum() == valid.size - 4 * 26
     assert np.isfinite(read).all()
+
+
+def test_case_02_a_cloudy_date_is_no_offset(caplog):
+    open_series(str(shared_data("sits/derived") / "S2_L1C_*.tif"))  # 2015-08-20 is hazy all over
+    assert "offset of 1000" not in caplog.text
