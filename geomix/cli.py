@@ -13,7 +13,7 @@ from geomix.batch import one_line
 from geomix.config import find_config, hint, list_configs
 from geomix.domains import DOMAINS, room
 from geomix.errors import GeomixError, InputError, MissingFileError
-from geomix.options import Json, Quiet
+from geomix.options import DeviceOption, Json, Quiet
 from geomix.progress import talk
 from geomix.report import json_text
 
@@ -80,12 +80,14 @@ def bench(
     *experiments: str,
     data: DataFolder = None,
     cap: Seconds = 20.0,
+    device: DeviceOption = "auto",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure the mixer or a domain (mixer, sits, pointcloud, htr), or what the mixers can learn (mixers).
 
     `mixers` takes the names of its experiments: composition, forecast, recall, and scene, which needs --data.
+    --device is for the mixer; the domains take CUDA if it works.
     """
     from geomix.bench import rows_table
 
@@ -98,9 +100,10 @@ def bench(
         rows: list[Row] = mixers.run(*experiments, data=data)
     elif experiments:
         raise InputError(f"the benchmark {name!r} has no experiments, got {' '.join(experiments)}")
+    elif name == "mixer":
+        rows = import_module("geomix.bench.mixer").run(cap_seconds=cap, device=device)
     else:
-        module = import_module("geomix.bench.mixer") if name == "mixer" else room(name, "bench")
-        rows = module.run(cap_seconds=cap)
+        rows = room(name, "bench").run(cap_seconds=cap)
     print(json_text([row.as_dict() for row in rows]) if json else rows_table(rows))
 
 

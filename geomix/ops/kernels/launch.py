@@ -27,17 +27,17 @@ class Size(NamedTuple):
 SIZES = {
     ("sum_features", 2): (Size(128, 64, 8, 3), Size(64, 32, 8, 3)),
     ("sum_features", 4): (Size(64, 32, 8, 3), Size(32, 32, 8, 2)),
-    ("gate_tokens", 2): (Size(128, 64, 8, 3), Size(64, 32, 8, 3)),
+    ("gate_tokens", 2): (Size(128, 32, 8, 4), Size(64, 32, 8, 3)),
     ("gate_tokens", 4): (Size(64, 32, 8, 3), Size(32, 32, 8, 2)),
     ("gate_tokens_causal", 2): (Size(64, 64, 8, 3), Size(32, 32, 8, 3)),
     ("gate_tokens_causal", 4): (Size(32, 32, 8, 3), Size(32, 16, 8, 2)),
     ("head_outputs", 2): (Size(64, 32, 4, 2), Size(64, 32, 4, 2)),
     ("head_outputs", 4): (Size(64, 32, 4, 2), Size(64, 32, 4, 2)),
     ("mix_heads", 2): (Size(64, 64, 8, 2), Size(32, 32, 8, 2)),
-    ("mix_heads", 4): (Size(32, 32, 8, 2), Size(32, 16, 8, 2)),
-    ("gate_backward", 2): (Size(64, 64, 8, 3), Size(32, 32, 8, 2)),
+    ("mix_heads", 4): (Size(32, 16, 8, 2), Size(32, 16, 8, 2)),
+    ("gate_backward", 2): (Size(64, 32, 8, 4), Size(32, 32, 8, 2)),
     ("gate_backward", 4): (Size(32, 16, 8, 2), Size(32, 16, 8, 2)),
-    ("gate_backward_causal", 2): (Size(32, 64, 8, 3), Size(32, 32, 8, 2)),
+    ("gate_backward_causal", 2): (Size(32, 32, 8, 3), Size(32, 32, 8, 2)),
     ("gate_backward_causal", 4): (Size(32, 16, 8, 2), Size(16, 16, 8, 2)),
     ("features_backward", 2): (Size(64, 64, 8, 3), Size(32, 32, 8, 3)),
     ("features_backward", 4): (Size(32, 32, 8, 2), Size(32, 16, 8, 2)),
@@ -65,9 +65,9 @@ def is_plain(x: Tensor, *weights: Tensor) -> bool:
     return x.stride(1) == 1 and all(size % 16 == 0 for size in (x.stride(0), *widths))
 
 
-def is_short(coeff: Tensor) -> bool:
-    """Whether a kernel that holds more than the polynomial has the registers for it."""
-    return coeff.shape[1] <= SHORT
+def is_light(coeff: Tensor, activation: str) -> bool:
+    """Whether a kernel that holds more than the features of a tile has the registers for them."""
+    return coeff.shape[1] <= SHORT and activation != "gelu"
 
 
 def size_of(kernel: str, dtype: torch.dtype, plain: bool, width: int, depth: int) -> Size:
@@ -123,7 +123,7 @@ class Tokens(NamedTuple):
 def sum_by_chunk(tokens: Tokens, w_h: Tensor, coeff: Tensor, activation: str) -> Tensor:
     """K1: sum the features of each chunk, [chunks, D]."""
     x, (width, depth) = tokens.x, w_h.shape
-    size = size_of("sum_features", x.dtype, is_plain(x, w_h), width, depth)
+    size = size_of("sum_features", x.dtype, is_plain(x, w_h) and activation != "gelu", width, depth)
     sums = tokens.sums(width)
     sum_features[tokens.programs(width, size.columns)](
         x, *x.stride(), w_h, coeff, tokens.valid, tokens.slots, tokens.slots.shape[1], sums, depth, width,
@@ -192,7 +192,7 @@ def put_out(
         return _put_out_by_head(tokens, params, functions, context, counts)
     name, plain = "gate_tokens", is_plain(x, params.w_h)
     if causal:
-        name, plain = "gate_tokens_causal", plain and is_short(params.coeff)
+        name, plain = "gate_tokens_causal", plain and is_light(params.coeff, functions.activation)
     size = size_of(name, x.dtype, plain, width, channels)
     g = x.new_empty(x.shape[0], width)
     gate_tokens[tokens.programs(width, size.columns)](
@@ -264,7 +264,7 @@ def backward_gate(
     head, powers = width // heads, params.coeff.numel()
     name, plain = "gate_backward", is_plain(x, params.w_h)
     if causal:
-        name, plain = "gate_backward_causal", plain and is_short(params.coeff)
+        name, plain = "gate_backward_causal", plain and is_light(params.coeff, functions.activation)
     size = size_of(name, x.dtype, plain, width, channels)
     columns = head_columns(head, size.columns)
     if columns is None:
@@ -300,7 +300,9 @@ def backward_features(
 ) -> None:
     """B3: go back through polynomial and activation; writes dz, [T, D], and D k columns of `partial`."""
     x, (width, depth) = tokens.x, w_h.shape
-    size = size_of("features_backward", x.dtype, is_plain(x, w_h) and is_short(coeff), width, depth)
+    size = size_of(
+        "features_backward", x.dtype, is_plain(x, w_h) and is_light(coeff, activation), width, depth
+    )
     features_backward[tokens.programs(width, size.columns)](
         x, *x.stride(), w_h, coeff, tokens.valid, tokens.slots, tokens.slots.shape[1],
         drows, dz, dz.stride(0), partial, partial.stride(0), depth, width,
