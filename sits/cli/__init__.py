@@ -2,10 +2,11 @@
 
 from cyclopts import App
 
-from sits.cli import demo, export, info, learn, maps, segment
+from sits.cli import demo, export, info, learn, maps, segment, update
 
 app = App(name="sits", help="Satellite image time series to georeferenced class maps.")
 app.command(segment.segment)
+app.command(update.update)
 app.command(info.info)
 app.command(export.export)
 app.command(learn.train)

@@ -25,6 +25,10 @@ def segment(
     stac: Annotated[
         bool, Parameter(negative="", show_default=False, help="Also write a STAC item beside the map.")
     ] = False,
+    save_state: Annotated[
+        Path | None,
+        Parameter(help="Also keep the state of the scene in this new folder, for `update` (causal models)."),
+    ] = None,
     until: Until = None,
     season_start: SeasonStart = None,
     reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
@@ -44,9 +48,30 @@ def segment(
     ones. Names and colours of the classes go beside the map as .aux.xml and .qml, for GDAL and QGIS.
     If the output is a folder, every input is a series of its own: cubes, folders, or all patches of PASTIS.
     """
+    from geomix.errors import InputError
     from sits.predict import MapPaths, is_batch, segment_each, segment_file
 
     paths = MapPaths(output, proba, entropy, count, quicklook, stac)
+    if save_state is not None:
+        from sits.state import segment_and_keep
+
+        if is_batch(output) or resume:
+            raise InputError("--save-state takes one series and one map, and cannot be resumed")
+        segment_and_keep(
+            inputs,
+            paths,
+            model,
+            save_state,
+            options=reading,
+            device=device,
+            memory=memory,
+            block=block,
+            until=day(until),
+            season_start=day(season_start),
+            overwrite=overwrite,
+        )
+        print(*paths.all, save_state, sep="\n")
+        return 0
     if not is_batch(output):
         segment_file(
             inputs,

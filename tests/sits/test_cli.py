@@ -216,3 +216,23 @@ def test_import_refuses_what_is_no_published_model(room, capsys):
     assert run(["sits", "import", "other.pth", "-o", "out/m.safetensors", "--quiet"]) == 1
     assert "other.pth" in capsys.readouterr().err
     assert list((room / "out").iterdir()) == []
+
+
+def test_a_state_is_kept_and_updated(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    files = write_folder(tmp_path / "s2")
+    model_file(tmp_path, {"causal": True})
+    early = [str(file) for file in files[:2]]
+    how = ("--model", "fake.safetensors", "-o", "early.tif", "--save-state", "state", "--device", "cpu")
+    assert segment(*early, *how) == 0
+    assert capsys.readouterr().out.split()[-1] == "state"
+    assert (
+        run(["sits", "update", "state", str(files[2]), "-o", "late.tif", "--device", "cpu", "--quiet"]) == 0
+    )
+    assert segment("s2", "--model", "fake.safetensors", "-o", "once.tif") == 0
+    with rasterio.open("late.tif") as first, rasterio.open("once.tif") as second:
+        np.testing.assert_array_equal(first.read(), second.read())
+    assert run(["sits", "update", "state", str(files[1]), "-o", "more.tif", "--quiet"]) == 1
+    assert "segment --save-state" in capsys.readouterr().err
+    assert segment("s2", *how, "--resume") == 1
+    assert "cannot be resumed" in capsys.readouterr().err
