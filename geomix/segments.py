@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from geomix.errors import SegmentsError
+from geomix.runs import check_offsets, members, short, split_runs
 
 T = TypeVar("T")
 Window = int | Sequence[int] | None
@@ -142,8 +143,8 @@ class Segments:
             SegmentsError: if the offsets do not start at 0 or decrease, if `cu_blocks` crosses a sequence, or
                 if more than one of `cu_blocks`, `causal` and `block_size` is given.
         """
-        seqlens = _offsets(cu_seqlens, "cu_seqlens")
-        blocks = None if cu_blocks is None else _offsets(cu_blocks, "cu_blocks").to(seqlens.device)
+        seqlens = check_offsets(cu_seqlens, "cu_seqlens")
+        blocks = None if cu_blocks is None else check_offsets(cu_blocks, "cu_blocks").to(seqlens.device)
         total = int(seqlens[-1])
         return cls._build(seqlens, blocks, causal, block_size, (total,))
 
@@ -225,14 +226,14 @@ class Segments:
             if not torch.isin(cu_seqlens, cu_blocks).all() or cu_blocks[-1] != cu_seqlens[-1]:
                 raise SegmentsError(
                     "cu_blocks must hold every entry of cu_seqlens: blocks lie inside sequences, "
-                    f"got cu_blocks {_short(cu_blocks)} for cu_seqlens {_short(cu_seqlens)}"
+                    f"got cu_blocks {short(cu_blocks)} for cu_seqlens {short(cu_seqlens)}"
                 )
             block_length = None
         elif causal or block_size == 1:
             causal, block_length = True, 1
             cu_blocks = torch.arange(int(cu_seqlens[-1]) + 1, dtype=torch.int64, device=cu_seqlens.device)
         elif block_size is not None:
-            cu_blocks, _ = _split(cu_seqlens, block_size)
+            cu_blocks, _ = split_runs(cu_seqlens, block_size)
             divides = dense_length is not None and dense_length % block_size == 0
             block_length = block_size if divides else None
         else:
@@ -292,12 +293,12 @@ class Segments:
     @_kept
     def block_of_token(self) -> Tensor:
         """The block of each token, [T]."""
-        return _members(self.cu_blocks, self.total)
+        return members(self.cu_blocks, self.total)
 
     @_kept
     def sequence_of_token(self) -> Tensor:
         """The sequence of each token, [T]."""
-        return _members(self.cu_seqlens, self.total)
+        return members(self.cu_seqlens, self.total)
 
     @_kept
     def position(self) -> Tensor:
@@ -338,7 +339,7 @@ class Segments:
 
     def _cut(self, size: int) -> Chunks:
         units = self.cu_seqlens if self.is_causal else self.cu_blocks
-        cu, unit = _split(units, size)
+        cu, unit = split_runs(units, size)
         sequence = unit if self.is_causal or self.is_full else self.sequence_of_block[unit]
         per_sequence = torch.bincount(sequence, minlength=self.num_sequences)
         first = per_sequence.cumsum(0) - per_sequence
@@ -403,41 +404,6 @@ def _dense(batch: int, length: int, causal: bool, block_size: int | None) -> Seg
         return Segments._build(cu_seqlens, None, causal, block_size, (batch, length))
 
 
-def _offsets(values: Tensor | Sequence[int], name: str) -> Tensor:
-    """Check offsets and return them as int64."""
-    cu = torch.as_tensor(values)
-    if (
-        cu.ndim != 1
-        or cu.numel() < 1
-        or cu.dtype.is_floating_point
-        or cu.dtype in (torch.bool, torch.complex64)
-    ):
-        raise SegmentsError(
-            f"{name} must be a list of integers that starts at 0, got {cu.dtype} {list(cu.shape)}"
-        )
-    cu = cu.to(torch.int64)
-    if cu[0] != 0:
-        raise SegmentsError(f"{name} must start at 0, got {_short(cu)}")
-    if cu.numel() > 1 and bool((cu.diff() < 0).any()):
-        raise SegmentsError(f"{name} must not decrease, got {_short(cu)}")
-    return cu
-
-
-def _split(cu: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Cut the runs between offsets into pieces of at most `size`: their offsets, and the run of each."""
-    pieces = (cu.diff() + size - 1).div(size, rounding_mode="floor")
-    run = torch.repeat_interleave(torch.arange(pieces.numel(), device=cu.device), pieces)
-    first = pieces.cumsum(0) - pieces
-    place = torch.arange(run.numel(), device=cu.device) - first[run]
-    return torch.cat([cu[:-1][run] + place * size, cu[-1:]]), run
-
-
-def _members(cu: Tensor, total: int) -> Tensor:
-    """The run of each of `total` items, given the runs' offsets."""
-    runs = torch.arange(cu.numel() - 1, device=cu.device)
-    return torch.repeat_interleave(runs, cu.diff(), output_size=total)
-
-
 def _window(window: Window, rank: int) -> tuple[int, ...] | None:
     if window is None:
         return None
@@ -445,8 +411,3 @@ def _window(window: Window, rank: int) -> tuple[int, ...] | None:
     if len(box) != rank or any(size < 1 or size % 2 == 0 for size in box):
         raise SegmentsError(f"a window needs one odd number an axis ({rank} axes), got {window}")
     return box
-
-
-def _short(cu: Tensor) -> str:
-    values = cu[:6].tolist()
-    return f"[{', '.join(map(str, values))}{', ...' if cu.numel() > 6 else ''}]"

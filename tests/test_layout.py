@@ -80,7 +80,7 @@ OWN_ROOMS = {
         "recognise": 3,
     },
 }
-LIFTABLE = ("segments", "ops", "mixers", "encoder", "position", "bench.mixer", "bench.__init__")
+LIFTABLE = ("segments", "runs", "ops", "mixers", "encoder", "position", "bench.mixer", "bench.__init__")
 TOP_LEVEL = {
     *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md"),
     *("configs", "docs", "pyproject.toml", "requirements.lock", "setup.py", "tests"),
