@@ -72,7 +72,7 @@ def test_the_cuda_rows_compare_with_rivals_and_the_roofline(hasty, monkeypatch):
 
 
 def test_the_roofline_counts_products_and_bytes():
-    """With a full gate and D = 2 C: 12 T C^2 operations forward, 36 with backward; 14 T C and 58 T C bytes."""
+    """A full gate and D = 2 C: 12 T C^2 operations forward, 36 with backward; 14 T C and 58 T C bytes."""
     case = Case("full", 64, 100)
     roof = lambda metric, copy, product: mixer_cuda._roof(case, 128, 128, metric, copy, product)  # noqa: E731
     assert roof("forward", 1e30, 1.0) == 12 * 100 * 64**2
@@ -122,7 +122,7 @@ def test_torch_and_triton_are_enough():
 import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"pydantic", "yaml", "lightning", "cyclopts", "rich", "psutil", "safetensors"}:
+        if name.split(".")[0] in {"pydantic", "yaml", "lightning", "cyclopts", "rich", "psutil"}:
             raise ImportError(f"{name} is not installed")
 sys.meta_path.insert(0, Refuse())
 from geomix.bench import mixer, mixer_cpu, mixer_cuda, rows_table

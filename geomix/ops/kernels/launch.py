@@ -216,7 +216,7 @@ def _put_out_by_head(
     blocks, head = context.shape[0], width // heads
     outputs = context.new_empty(blocks, heads, channels)
     plain = is_plain(x, params.w_h)
-    size = size_of("head_outputs", x.dtype, plain, channels, head)
+    size = size_of("head_outputs", x.dtype, plain, channels, max(head, 32))
     rows = 16 if blocks <= 16 else 64
     head_outputs[triton.cdiv(blocks, rows) * heads * triton.cdiv(channels, size.columns),](
         context, params.w_o, outputs, blocks, channels, width, heads, head,
