@@ -21,12 +21,13 @@ def demo(
     ] = Path("demo"),
     size: Annotated[int, Parameter(help="Side of the scene, pixels of 10 m.")] = 200,
     dates: Annotated[int, Parameter(help="Number of acquisitions.")] = 24,
-    seed: Annotated[int, Parameter(help="Which made-up land.")] = 987_654_321,
+    seed: Annotated[int, Parameter(help="Which made-up land.")] = 987_000_011,
     quiet: Quiet = False,
 ) -> None:
     """Make a Sentinel-2 series of made-up farmland, map it, and hold the map against the truth."""
     from geomix.checkpoint import find_model, read_card
     from geomix.report import table
+    from sits.options import ReadOptions
     from sits.predict import MapPaths, segment_file
     from sits.synthetic import make_scene, write_geotiffs
 
@@ -34,7 +35,7 @@ def demo(
     scene = make_scene((size, size), seed, dates)
     images = write_geotiffs(scene, output / "images", overwrite=True)
     paths = MapPaths(output / "map.tif", quicklook=output / "map.png", item=True)
-    segment_file(images, paths, _MODEL, overwrite=True)
+    segment_file(images, paths, _MODEL, options=ReadOptions(scale=1e-4), overwrite=True)
     classes = read_card(find_model(_MODEL, "sits")).classes or ()
     rows, right = _compare(paths.map, output / "images" / "labels.tif", classes)
     print(table(("class", "truth %", "map %", "IoU %"), rows))
