@@ -14,18 +14,8 @@ from pointcloud.synthetic import town
 
 ALL = {
     "voxel": 0.5,
-    "features": [
-        "coord",
-        "offset",
-        "ground",
-        "height",
-        "shape",
-        "intensity",
-        "returns",
-        "color",
-        "nir",
-        "normal",
-    ],
+    "features": ["coord", "offset", "ground", "height", "shape", "intensity", "returns"]
+    + ["color", "nir", "normal"],
     "optional": ["color", "nir", "normal"],
 }
 
@@ -122,7 +112,7 @@ def test_ground_is_bare_on_a_slope_and_under_a_house() -> None:
     above = height_above_ground(np.stack([x, y, z], axis=-1).reshape(-1, 3)).reshape(x.shape)
     assert np.abs(above[~bush & ~house]).max() < 0.2
     np.testing.assert_allclose(above[bush], 0.8, atol=0.2)
-    np.testing.assert_allclose(above[house], 6.0, atol=0.5)
+    np.testing.assert_allclose(above[house], 6.0, atol=0.8)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
