@@ -8,6 +8,7 @@ so a model file from a stranger cannot run code.
 import json
 import platform
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -183,6 +184,17 @@ def bundled_models(domain: str | None = None) -> list[tuple[str, Path]]:
         if domain in (None, owner)
         for file in sorted((folder / "weights").glob("*.safetensors"))
     ]
+
+
+def kept_model(name_or_file: str | Path, device: "str | torch.device", domain: str) -> "nn.Module":
+    """Load a model once a process, for work on each of many inputs; a changed file is read anew."""
+    file = find_model(name_or_file, domain)
+    return _kept_model(file, file.stat().st_mtime_ns, str(device), domain)
+
+
+@lru_cache(maxsize=1)
+def _kept_model(file: Path, stamp: int, device: str, domain: str) -> "nn.Module":
+    return load_model(file, device, domain)
 
 
 def find_model(name_or_file: str | Path, domain: str | None = None) -> Path:

@@ -3,10 +3,31 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from uuid import uuid4
 
 from geomix.errors import MissingFileError, OutputExistsError
+
+_own_since: ContextVar[float | None] = ContextVar("_own_since", default=None)
+
+
+@contextmanager
+def rewriting_since(start: float) -> Iterator[None]:
+    """Let a task replace files written after `start`, seconds since 1970: those of its own lost attempt."""
+    token = _own_since.set(start)
+    try:
+        yield
+    finally:
+        _own_since.reset(token)
+
+
+def is_taken(path: str | Path, overwrite: bool = False) -> bool:
+    """Whether there is a file in the place of an output that may not be replaced."""
+    start, target = _own_since.get(), Path(path)
+    if overwrite or not target.exists():
+        return False
+    return start is None or target.stat().st_mtime < start
 
 
 @contextmanager
@@ -39,7 +60,7 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
 def _refuse_existing(target: Path, overwrite: bool) -> None:
     if target.is_dir():
         raise OutputExistsError(f"{target}: is a folder; give the name of a file")
-    if target.exists() and not overwrite:
+    if is_taken(target, overwrite):
         raise OutputExistsError(
             f"{target}: exists already; choose another name or allow overwriting (--overwrite)"
         )

@@ -17,6 +17,13 @@ MemoryOption = Annotated[
     str | None,
     Parameter(name="--memory", help="Most memory to use, such as 4GB; half of what is free if not given."),
 ]
+Scheduler = Annotated[
+    str | None,
+    Parameter(
+        name="--scheduler",
+        help="Address of a Dask scheduler, whose workers share the inputs; see `geomix.cluster`.",
+    ),
+]
 Overwrite = Annotated[
     bool,
     Parameter(

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_PACKAGES = ("geomix", "pointcloud", "sits", "htr")
+PACKAGES = ("geomix", "pointcloud", "sits", "htr")
+"""Whose loggers speak to the user."""
 _shown = False
 
 
@@ -36,7 +37,7 @@ def talk(quiet: bool = False) -> None:
     _shown = not quiet
     handler = _CurrentStderr()
     handler.setFormatter(_Line())
-    for name in _PACKAGES:
+    for name in PACKAGES:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(logging.WARNING if quiet else logging.INFO)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from geomix.options import DeviceOption, Json, MemoryOption, ModelOption, Overwrite, Quiet
+from geomix.options import DeviceOption, Json, MemoryOption, ModelOption, Overwrite, Quiet, Scheduler
 from pointcloud.io.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def segment(
     ] = None,
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
+    scheduler: Scheduler = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> int:
@@ -62,7 +63,7 @@ def segment(
     out in their order, with every other field as it was. Scans are never cut into tiles.
     """
     from geomix.batch import run_batch
-    from geomix.checkpoint import card_of, load_model
+    from geomix.checkpoint import card_of, kept_model
     from geomix.device import choose_device
     from pointcloud.io import WriteOptions
     from pointcloud.predict import check_output, outputs_for, segment_file
@@ -72,11 +73,11 @@ def segment(
     pictures = outputs_for(inputs, preview, ".png") if preview else {}
     if len(inputs) == 1:  # before the model is loaded; in a batch each input fails by itself
         check_output(inputs[0], paths[inputs[0]], overwrite)
-    loaded = load_model(model, choose_device(device), "pointcloud")
+    kept_model(model, choose_device(device), "pointcloud")  # a wrong name is one error, not one a scan
     extra = tuple(name for name, wanted in (("confidence", confidence), ("entropy", entropy)) if wanted)
 
-    def work(path: Path) -> None:
-        target = paths[path]
+    def work(path: Path) -> list[Path]:
+        target, loaded = paths[path], kept_model(model, choose_device(device), "pointcloud")
         result = segment_file(
             path,
             target,
@@ -89,12 +90,12 @@ def segment(
             unlabelled=unlabelled,
             overwrite=overwrite,
         )
-        print(target)
-        if path in pictures:
-            write_preview(result, pictures[path], card_of(loaded).classes, overwrite)
-            print(pictures[path])
+        if path not in pictures:
+            return [target]
+        write_preview(result, pictures[path], card_of(loaded).classes, overwrite)
+        return [target, pictures[path]]
 
-    return run_batch(inputs, work)
+    return run_batch(inputs, work, done=lambda written: print(*written, sep="\n"), scheduler=scheduler)
 
 
 @app.command

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomix.errors import InputError, MissingFileError, OutputExistsError
+from geomix.files import is_taken
 from htr.io.images import SUFFIXES, PageImage
 from htr.io.overlay import write_overlay
 from htr.io.pages import SUFFIX, read_lines, write
@@ -98,7 +99,7 @@ def write_all(
     files = outputs(folder, image.name, formats)
     drawing = folder / f"{image.name}.overlay.png"
     for file in [*files.values(), *([drawing] if picture else [])]:
-        if file.exists() and not overwrite:
+        if is_taken(file, overwrite):
             raise OutputExistsError(f"{file}: exists already; choose another folder or allow --overwrite")
     for kind, file in files.items():
         write(page, file, kind, overwrite)

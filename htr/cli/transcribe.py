@@ -1,11 +1,12 @@
 """The verb that reads pages."""
 
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, Overwrite, Quiet
+from geomix.options import DeviceOption, Overwrite, Quiet, Scheduler
 from htr.cli.options import (
     Format,
     InkPolarity,
@@ -19,6 +20,7 @@ from htr.cli.options import (
 
 if TYPE_CHECKING:
     from htr.lm import CharacterModel
+    from htr.predict import Reader
 
 
 def transcribe(
@@ -64,6 +66,7 @@ def transcribe(
     ] = False,
     max_pixels: MaxPixels = None,
     device: DeviceOption = "auto",
+    scheduler: Scheduler = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> int:
@@ -75,26 +78,46 @@ def transcribe(
     """
     from geomix.batch import run_batch
     from htr.cli.jobs import Job, image_of, jobs, write_all
-    from htr.predict import default_model, load, model_reader, transcribe_file
+    from htr.predict import transcribe_file
 
     options = page_options(direction, ink, merge, reading_order, single_line, max_pixels)
     todo = {str(job.image): job for job in jobs(pages, lines)}
-    reader = model_reader(load(model or default_model(), device), lm=_language(lm), beam=beam)
+    _reader(model, device, lm, beam)  # a wrong name is one error, not one a page
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
 
-    def work(name: str) -> None:
+    def work(name: str) -> list[str]:
         job: Job = todo[name]
+        reader, texts = _reader(model, device, lm, beam), []
         for image, page in transcribe_file(image_of(job), reader, lines=job.lines, options=options):
             if output is None:
-                print(page.text)
+                texts.append(page.text)
             else:
                 write_all(image, page, output, format, overlay, overwrite)
+        return texts
 
-    return run_batch(list(todo), work, "Pages")
+    def show(texts: list[str]) -> None:
+        for text in texts:
+            print(text)
+
+    return run_batch(list(todo), work, "Pages", done=show, scheduler=scheduler)
 
 
-def _language(path: Path | None) -> "CharacterModel | None":
+def _reader(
+    model: str | None, device: Literal["auto", "cpu", "cuda"], lm: Path | None, beam: int | None
+) -> "Reader":
+    """What reads lines; its models are loaded once in each process that reads."""
+    from geomix.checkpoint import kept_model
+    from geomix.device import choose_device
+    from htr.predict import default_model, model_reader
+
+    language = None if lm is None else _language(lm, lm.stat().st_mtime_ns if lm.is_file() else 0)
+    loaded = kept_model(model or default_model(), choose_device(device), "htr")
+    return model_reader(loaded, lm=language, beam=beam)
+
+
+@lru_cache(maxsize=1)
+def _language(path: Path, stamp: int) -> "CharacterModel":
     from htr.lm import CharacterModel
 
-    return None if path is None else CharacterModel.from_file(path)
+    return CharacterModel.from_file(path)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, MemoryOption, ModelOption, Output, Overwrite, Quiet
+from geomix.options import DeviceOption, MemoryOption, ModelOption, Output, Overwrite, Quiet, Scheduler
 from sits.cli.options import Block, Picture, Reading, SeasonStart, Until, day
 from sits.options import ReadOptions
 
@@ -39,6 +39,7 @@ def segment(
         bool,
         Parameter(negative="", show_default=False, help="Keep an interrupted run and go on with it."),
     ] = False,
+    scheduler: Scheduler = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> int:
@@ -52,6 +53,8 @@ def segment(
     from sits.predict import MapPaths, is_batch, segment_each, segment_file
 
     paths = MapPaths(output, proba, entropy, count, quicklook, stac)
+    if scheduler is not None and not is_batch(output):
+        raise InputError("--scheduler shares several series among machines: give a folder as output")
     if save_state is not None:
         from sits.state import segment_and_keep
 
@@ -100,6 +103,7 @@ def segment(
         season_start=day(season_start),
         overwrite=overwrite,
         resume=resume,
+        scheduler=scheduler,
     )
     print(*written, sep="\n")
     return code

@@ -11,7 +11,6 @@ from sits.io import expand, open_series, series_of_patch
 from sits.io.find import Kind, kind_of
 from sits.options import ReadOptions
 from sits.pastis import PastisFolder
-from sits.predict.blocks import Scorer
 from sits.predict.files import MapPaths, load_scorer, segment_file
 from sits.series import TimeSeries
 
@@ -34,6 +33,7 @@ def segment_each(
     season_start: date | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    scheduler: str | None = None,
 ) -> tuple[list[Path], int]:
     """Turn each input into a map of its own; one that fails is reported, and the rest goes on.
 
@@ -49,23 +49,24 @@ def segment_each(
         season_start: the day from which days count.
         overwrite: whether existing files may be replaced.
         resume: keep interrupted maps and go on with them the next time.
+        scheduler: address of a Dask scheduler whose workers share the series.
 
     Returns:
         The files that were written, and the exit code: 1 if an input failed.
     """
-    scorer: Scorer = load_scorer(model, device)
+    load_scorer(model, device)  # a wrong name is one error, not one a series
     items = series_in(inputs, options)
     for folder in (outputs.map, outputs.proba, outputs.entropy, outputs.count, outputs.quicklook):
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
 
-    def work(name: str) -> None:
+    def work(name: str) -> tuple[Path, ...]:
         paths = _paths(outputs, name)
         segment_file(
             items[name](),
             paths,
-            scorer,
+            load_scorer(model, device),
             memory=memory,
             block=block,
             until=until,
@@ -73,9 +74,9 @@ def segment_each(
             overwrite=overwrite,
             resume=resume,
         )
-        written.extend(paths.all)
+        return paths.all
 
-    return written, run_batch(list(items), work, "Series")
+    return written, run_batch(list(items), work, "Series", done=written.extend, scheduler=scheduler)
 
 
 def series_in(

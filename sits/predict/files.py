@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import geomix
-from geomix.checkpoint import find_model, load_model
+from geomix.checkpoint import find_model, kept_model
 from geomix.device import choose_device
 from geomix.errors import InputError, OutputExistsError
-from geomix.files import new_file
+from geomix.files import is_taken, new_file
 from geomix.memory import parse_memory
 from sits.dates import format_dates
 from sits.io import open_series
@@ -88,7 +88,7 @@ class MapPaths:
         if twice:
             raise InputError(f"{twice[0]}: is asked for twice; give each output its own name")
         for path in self.all:
-            if path.exists() and not overwrite:
+            if is_taken(path, overwrite):
                 raise OutputExistsError(
                     f"{path}: exists already; choose another name or allow overwriting (--overwrite)"
                 )
@@ -195,7 +195,7 @@ def load_scorer(model: str | Path, device: str = "auto") -> Scorer:
         CheckpointError: if the file is not a model for image series.
     """
     file = find_model(model, "sits")
-    loaded = load_model(file, domain="sits")
+    loaded = kept_model(file, choose_device(device), "sits")
     return Scorer(loaded, choose_device(device), hashlib.sha256(file.read_bytes()).hexdigest())
 
 
