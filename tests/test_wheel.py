@@ -53,12 +53,12 @@ def test_the_wheel_holds_the_four_packages_alone(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {*PACKAGES}
 
 
-def test_the_wheel_holds_every_module_config_and_weight(wheel):
+def test_the_wheel_holds_every_file_of_the_packages_and_every_config(wheel):
     wanted = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
-        for pattern in ("*.py", "py.typed", "weights/*.safetensors")
-        for path in (ROOT / package).rglob(pattern)
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
     wanted |= {f"geomix/configs/{domain}/{name}.yaml" for domain in DOMAINS for name in list_configs(domain)}
     found = {path.as_posix() for path in names(wheel) if not path.parts[0].endswith(".dist-info")}

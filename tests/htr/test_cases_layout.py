@@ -23,18 +23,18 @@ Where the 34 cases of handwriting recognition are tested:
     19  blank page                     test_cases_layout
     20  light on dark                  test_cases_layout
     21  no or absurd resolution        test_cases_layout
-    22  long lines squeezed            test_cases_reading
-    23  label longer than tokens       test_cases_training
-    24  new characters                 test_cases_training
-    25  NFC                            test_cases_training
-    26  spaces                         test_cases_training
+    22  long lines squeezed            test_cases_reading, test_data
+    23  label longer than tokens       test_ctc, test_task
+    24  new characters                 test_charset
+    25  NFC                            test_charset
+    26  spaces                         test_charset
     27  metric of empty texts          test_cases_reading
     28  right to left                  test_cases_reading
     29  places of characters           test_cases_reading
     30  confidence                     test_cases_reading
     31  a page read as a line          test_cases_layout
     32  other hands                    test_cases_reading
-    33  pickles                        test_cases_training
+    33  pickles                        test_importer
     34  neighbours, upside down        test_cases_layout
 """
 
