@@ -58,14 +58,25 @@ def run_on_cluster(
     Raises:
         InputError: if no scheduler answers.
     """
+    from distributed import as_completed
+
     with _connected(address) as client:
         start, folder = time.time(), os.getcwd()
         futures = [
             client.submit(_attempt, work, item, folder, start, retries=RETRIES, pure=False) for item in items
         ]
-        for item, future in zip(items, progress(futures, description, len(items)), strict=True):
-            error = future.exception()
-            yield item, future.result() if error is None else Outcome(None, _explain(item, error))
+        place = {future: number for number, future in enumerate(futures)}
+        ready: dict[int, Outcome[R]] = {}
+        told = 0
+        # Fetched as soon as they are there: a result that waits on a worker is lost with it, and made again.
+        finished = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
+        for future, result in progress(finished, description, len(items)):
+            item = items[place[future]]
+            failed = future.status == "error"
+            ready[place[future]] = Outcome(None, _explain(item, future.exception())) if failed else result
+            while told in ready:
+                yield items[told], ready.pop(told)
+                told += 1
 
 
 @contextmanager
@@ -108,15 +119,16 @@ def _attempt(work: Callable[[T], R], item: T, folder: str, start: float) -> Outc
 def _listening() -> Iterator[list[tuple[str, int, str]]]:
     """Keep what this thread logs, to be said where the user is."""
     keeper = _Keeper(threading.get_ident())
-    loggers = [logging.getLogger(name) for name in PACKAGES]
-    for logger in loggers:
+    levels = {logger: logger.level for logger in map(logging.getLogger, PACKAGES)}
+    for logger in levels:
         logger.addHandler(keeper)
-        logger.setLevel(min(logger.level or logging.INFO, logging.INFO))
+        logger.setLevel(logging.INFO)
     try:
         yield keeper.said
     finally:
-        for logger in loggers:
+        for logger, level in levels.items():
             logger.removeHandler(keeper)
+            logger.setLevel(level)
 
 
 class _Keeper(logging.Handler):

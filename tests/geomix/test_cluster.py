@@ -123,8 +123,10 @@ def test_a_worker_that_is_killed_loses_no_file(address, tmp_path, caplog):
     items = ["a", "early", "late", "b"]
     assert run_batch(items, work, done=found.append, scheduler=address) == 0
     assert [file.name for file in found] == [f"{item}.out" for item in items]
-    assert (tmp_path / "early.out").read_text() == "early 2"
-    assert (tmp_path / "late.out").read_text() == "late 2"
+    for item in ("early", "late"):
+        name, attempt = (tmp_path / f"{item}.out").read_text().split()
+        assert name == item
+        assert int(attempt) > 1
 
 
 def test_a_file_from_before_the_batch_is_not_replaced(tmp_path):
@@ -179,9 +181,11 @@ def test_a_verb_gives_the_same_files_and_words_over_a_cluster(make, threads, tmp
         out = tmp_path / place
         assert run([*command, "-o", str(out), "--device", "cpu", "--quiet", *more]) == 1
         captured = capsys.readouterr()
-        said.append((captured.out.replace(str(out), ""), captured.err.replace(str(out), "")))
+        # Workers in this process speak for themselves too, and not as quietly: what counts is said by both.
+        loud = {line for line in captured.err.splitlines() if line.startswith(("warning:", "error:"))}
+        said.append((captured.out.replace(str(out), ""), {line.replace(str(out), "") for line in loud}))
     assert said[0] == said[1]
-    assert "1 of 3 inputs failed" in said[0][1]
+    assert "error: 1 of 3 inputs failed" in said[0][1]
     here, there = (
         {file.name: file.read_bytes() for file in (tmp_path / p).iterdir()} for p in ("here", "there")
     )
