@@ -155,15 +155,17 @@ def map_large(cap: float, side: int, dates: int = _LARGE_DATES) -> dict[str, flo
     scorer, series = _tiny(torch.device("cpu")), made_up(side, dates)
     layer = Layer("uint8", NODATA, ("class",), {}, scorer.legend.colormap, "mode")
     pixels, start = 0, time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        with new_cog(Path(folder) / "map.tif", series.grid, layer) as sink:
-            for scores in score_blocks(scorer, series, scorer.block_size(series, 2 * 10**9)):
-                sink.write(scores.codes(scorer.legend)[None], scores.window)
-                pixels += scores.window.height * scores.window.width
-                if time.perf_counter() - start > cap:
-                    break
-            # Before the file is finished: the rest of it would be empty.
-            seconds, peak = time.perf_counter() - start, peak_memory()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        new_cog(Path(folder) / "map.tif", series.grid, layer) as sink,
+    ):
+        for scores in score_blocks(scorer, series, scorer.block_size(series, 2 * 10**9)):
+            sink.write(scores.codes(scorer.legend)[None], scores.window)
+            pixels += scores.window.height * scores.window.width
+            if time.perf_counter() - start > cap:
+                break
+        # Before the file is finished: the rest of it would be empty.
+        seconds, peak = time.perf_counter() - start, peak_memory()
     return {
         "seconds": seconds,
         "km2": pixels * _PIXEL_KM2,
