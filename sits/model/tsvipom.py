@@ -30,7 +30,7 @@ PLACE_PERIODS = (4.0, 64.0)
 """The same for places, patches: not longer than a training crop with its context, or it would be unknown."""
 
 
-AT_ONCE = {"cpu": 16_384, "cuda": 1_048_576}
+AT_ONCE = {"cpu": 8_192, "cuda": 1_048_576}
 """Tokens that are mixed together where no gradients are kept: what fits the caches, or fills a GPU."""
 
 

@@ -37,7 +37,7 @@ def run(model, *inputs, **more):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("pastis_tsvit", 1_657_476), ("pastis_tsvipom", 1_661_572), ("scene", 1_050_756)]
+    ("name", "expected"), [("pastis_tsvit", 1_657_476), ("pastis_tsvipom", 1_661_572), ("scene", 853_380)]
 )
 def test_the_models_have_the_number_of_parameters_they_claim(name, expected):
     model = TSViPoM(load_config(name, "sits", SitsConfig).model)
