@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from geomix.errors import NonFiniteError
+from geomix.metrics import scores
 from geomix.optim import adamw, warmup_cosine
 from geomix.train import TrainConfig
 
@@ -106,3 +107,37 @@ class Task(pl.LightningModule):
         optimizer = adamw(self.model, self.config.learning_rate, self.config.weight_decay)
         schedule = warmup_cosine(optimizer, round(self.config.warmup * steps), steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class SegmentationTask(Task):
+    """A task whose model gives classes to pixels or points: judged by mean IoU from one confusion matrix.
+
+    Args:
+        model: what is trained.
+        config: how.
+        classes: number of classes, K.
+        weights: weight of each class in the loss, [K]; None for all alike.
+    """
+
+    goal = "miou"
+    higher_is_better = True
+    weights: Tensor
+    matrix: Tensor
+
+    def __init__(
+        self, model: nn.Module, config: TrainConfig, classes: int, weights: Tensor | None = None
+    ) -> None:
+        super().__init__(model, config)
+        self.classes = classes
+        self.register_buffer("weights", torch.ones(classes) if weights is None else weights)
+        self.register_buffer("matrix", torch.zeros(classes, classes, dtype=torch.int64))
+
+    def scores(self) -> dict[str, float]:
+        """Overall accuracy, mean IoU and macro F1 since the last call."""
+        found = scores(self.matrix)
+        self.matrix.zero_()
+        return {name: value for name, value in found.items() if isinstance(value, float)}
+
+    def describe(self, batch: Any) -> str:
+        """Name the samples of a batch."""
+        return "; ".join(batch.names)

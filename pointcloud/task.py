@@ -17,7 +17,8 @@ from geomix.epochs import seed_everything
 from geomix.errors import InputError
 from geomix.metrics import confusion, scores
 from geomix.progress import progress
-from geomix.task import Task
+from geomix.samples import SampleData
+from geomix.task import SegmentationTask
 from geomix.train import fit, restore
 from pointcloud.augment import views
 from pointcloud.cloud import Cloud
@@ -25,13 +26,13 @@ from pointcloud.data import (
     IGNORE,
     LABEL,
     Batch,
-    CloudData,
     Crops,
     DataConfig,
     Inputs,
     LabelledCloud,
     Splits,
     Whole,
+    collate,
     open_splits,
     prepare,
     read_inputs,
@@ -46,7 +47,7 @@ Split = Literal["train", "val", "test", "all"]
 Metrics = dict[str, Any]
 
 
-class PointcloudTask(Task):
+class PointcloudTask(SegmentationTask):
     """A point-cloud model under training: Lovász and cross-entropy on voxels, judged by mean IoU of points.
 
     Args:
@@ -55,17 +56,9 @@ class PointcloudTask(Task):
         weights: weight of each class in the cross-entropy, [K].
     """
 
-    goal = "miou"
-    higher_is_better = True
-    weights: Tensor
-    matrix: Tensor
-
     def __init__(self, model: PPoMv3, config: PointcloudConfig, weights: Tensor | None = None) -> None:
-        super().__init__(model, config.train)
-        self.classes = config.model.classes
+        super().__init__(model, config.train, config.model.classes, weights)
         self.lovasz, self.smoothing = config.lovasz, config.smoothing
-        self.register_buffer("weights", torch.ones(self.classes) if weights is None else weights)
-        self.register_buffer("matrix", torch.zeros(self.classes, self.classes, dtype=torch.int64))
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy and Lovász over the labelled voxels."""
@@ -76,16 +69,6 @@ class PointcloudTask(Task):
         """Count what the served weights make of every point of whole clouds."""
         found = self.served(batch.grid_coord, batch.feat, batch.cu_seqlens).argmax(1)
         self.matrix += confusion(found[batch.inverse], batch.point_labels, self.classes, ignore=IGNORE)
-
-    def scores(self) -> dict[str, float]:
-        """Overall accuracy, mean IoU and macro F1 since the last call."""
-        found = scores(self.matrix)
-        self.matrix.zero_()
-        return {name: value for name, value in found.items() if isinstance(value, float)}
-
-    def describe(self, batch: Batch) -> str:
-        """Name the clouds of a batch."""
-        return "; ".join(batch.names)
 
 
 def train(
@@ -285,13 +268,14 @@ def class_weights(clouds: Sequence[LabelledCloud], classes: int, power: float) -
     return torch.tensor(weights, dtype=torch.float32)
 
 
-def _batches(config: PointcloudConfig, splits: Splits) -> CloudData:
+def _batches(config: PointcloudConfig, splits: Splits) -> SampleData:
     crops = Crops(splits.train, config.inputs, config.crop, config.augment, config.train.seed)
     steps = config.train.epoch_steps or math.ceil(len(splits.train) / config.train.batch_size)
-    return CloudData(
+    return SampleData(
         crops,
+        Whole(splits.val, config.inputs),
+        collate,
         per_epoch=steps * config.train.batch_size,
         batch_size=config.train.batch_size,
-        val=Whole(splits.val, config.inputs),
         workers=config.train.workers,
     )

@@ -20,7 +20,8 @@ from geomix.epochs import seed_everything
 from geomix.errors import InputError
 from geomix.metrics import confusion, scores
 from geomix.progress import progress
-from geomix.task import Task
+from geomix.samples import SampleData
+from geomix.task import SegmentationTask
 from geomix.train import fit, restore
 from sits.augment import augment
 from sits.data import (
@@ -30,7 +31,6 @@ from sits.data import (
     DataConfig,
     LabelledSeries,
     Sample,
-    SeriesData,
     Splits,
     collate,
     open_splits,
@@ -48,19 +48,11 @@ Split = Literal["train", "val", "test", "all"]
 Metrics = dict[str, Any]
 
 
-class SitsTask(Task):
+class SitsTask(SegmentationTask):
     """A time-series model under training: cross entropy over labelled pixels, judged by mean IoU."""
 
-    goal = "miou"
-    higher_is_better = True
-    weights: Tensor
-    matrix: Tensor
-
     def __init__(self, model: TSViPoM, config: SitsConfig, weights: Tensor | None = None) -> None:
-        super().__init__(model, config.train)
-        self.classes = config.model.classes
-        self.register_buffer("weights", torch.ones(self.classes) if weights is None else weights)
-        self.register_buffer("matrix", torch.zeros(self.classes, self.classes, dtype=torch.int64))
+        super().__init__(model, config.train, config.model.classes, weights)
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross entropy of the labelled pixels, each weighted by its class."""
@@ -74,16 +66,6 @@ class SitsTask(Task):
         """Count what the served weights make of whole series."""
         found = self.served(batch.values, batch.days, batch.valid).argmax(1)
         self.matrix += confusion(found, batch.labels, self.classes, ignore=IGNORE)
-
-    def scores(self) -> dict[str, float]:
-        """Overall accuracy, mean IoU and macro F1 since the last call."""
-        found = scores(self.matrix)
-        self.matrix.zero_()
-        return {name: value for name, value in found.items() if isinstance(value, float)}
-
-    def describe(self, batch: Batch) -> str:
-        """Name the crops of a batch."""
-        return "; ".join(batch.names)
 
 
 def train(
@@ -268,7 +250,7 @@ def class_weights(series: Sequence[LabelledSeries], classes: int, power: float) 
     return torch.tensor(weights, dtype=torch.float32)
 
 
-def _batches(config: SitsConfig, splits: Splits, inputs: Inputs) -> SeriesData:
+def _batches(config: SitsConfig, splits: Splits, inputs: Inputs) -> SampleData:
     crops = Crops(
         splits.train,
         inputs,
@@ -278,11 +260,12 @@ def _batches(config: SitsConfig, splits: Splits, inputs: Inputs) -> SeriesData:
         config.balanced,
     )
     steps = config.train.epoch_steps or _steps_for_all(splits.train, config)
-    return SeriesData(
+    return SampleData(
         crops,
+        Whole(splits.val, inputs),
+        collate,
         per_epoch=steps * config.train.batch_size,
         batch_size=config.train.batch_size,
-        val=Whole(splits.val, inputs),
         workers=config.train.workers,
     )
 

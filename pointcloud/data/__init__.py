@@ -1,6 +1,6 @@
 """From files and folders to batches: preprocessing, labels, data sets."""
 
-from pointcloud.data.batches import Batch, CloudData, CropConfig, Crops, Whole, collate, prepare_labelled
+from pointcloud.data.batches import Batch, CropConfig, Crops, Whole, collate, prepare_labelled
 from pointcloud.data.inputs import Inputs, Sample, features, missing_fields, prepare, read_inputs
 from pointcloud.data.labels import IGNORE, LabelMap
 from pointcloud.data.sources import LABEL, DataConfig, LabelledCloud, Splits, open_splits
@@ -9,7 +9,6 @@ __all__ = [
     "IGNORE",
     "LABEL",
     "Batch",
-    "CloudData",
     "CropConfig",
     "Crops",
     "DataConfig",

@@ -1,17 +1,16 @@
 """Training samples and whole clouds, packed into batches that depend on seed, epoch and place alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import lightning.pytorch as pl
 import numpy as np
 import torch
 from numpy.random import Generator
 from pydantic import Field
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset
 
 from geomix.config import Config
 from geomix.errors import InputError
@@ -189,20 +188,6 @@ def together(first: Cloud, second: Cloud) -> Cloud:
     return replace(first, coord=np.concatenate([first.coord, second.coord]), fields=fields)
 
 
-class Numbers(Sampler[int]):
-    """Sample numbers of an epoch, drawn from torch's own numbers, which training seeds by the epoch."""
-
-    def __init__(self, per_epoch: int) -> None:
-        self.per_epoch = per_epoch
-
-    def __iter__(self) -> Iterator[int]:
-        first = int(torch.randint(2**48, ()))
-        yield from range(first, first + self.per_epoch)
-
-    def __len__(self) -> int:
-        return self.per_epoch
-
-
 class Whole(Dataset[LabelledSample]):
     """Whole clouds, as prediction sees them."""
 
@@ -214,27 +199,3 @@ class Whole(Dataset[LabelledSample]):
 
     def __len__(self) -> int:
         return len(self.clouds)
-
-
-class CloudData(pl.LightningDataModule):
-    """Samples to train on and whole clouds to validate on."""
-
-    def __init__(self, crops: Crops, per_epoch: int, batch_size: int, val: Whole, workers: int = 0) -> None:
-        super().__init__()
-        self.crops, self.per_epoch, self.batch_size = crops, per_epoch, batch_size
-        self.val, self.workers = val, workers
-
-    def train_dataloader(self) -> DataLoader[LabelledSample]:
-        """Batches of samples."""
-        return DataLoader(
-            self.crops,
-            batch_size=self.batch_size,
-            sampler=Numbers(self.per_epoch),
-            collate_fn=collate,
-            num_workers=self.workers,
-            persistent_workers=self.workers > 0,
-        )
-
-    def val_dataloader(self) -> DataLoader[LabelledSample] | list[Any]:
-        """Whole clouds, one a batch; none where nothing is held out for validation."""
-        return DataLoader(self.val, batch_size=1, collate_fn=collate) if len(self.val) else []

@@ -1,6 +1,6 @@
 """Labelled image time series, cut into crops and stacked into batches."""
 
-from sits.data.crops import Batch, Crops, SeriesData, collate
+from sits.data.crops import Batch, Crops, collate
 from sits.data.labelled import IGNORE, LabelledSeries, Sample
 from sits.data.sources import DataConfig, Splits, open_splits
 
@@ -11,7 +11,6 @@ __all__ = [
     "DataConfig",
     "LabelledSeries",
     "Sample",
-    "SeriesData",
     "Splits",
     "collate",
     "open_splits",

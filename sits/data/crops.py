@@ -1,13 +1,12 @@
 """Crops of labelled series, stacked into batches that depend on seed, epoch and place alone."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-import lightning.pytorch as pl
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset
 
 from geomix.errors import InputError
 from sits.data.labelled import IGNORE, LabelledSeries, Sample
@@ -122,20 +121,6 @@ class Crops(Dataset[Sample]):
         return Window(row, col, size, size)
 
 
-class Numbers(Sampler[int]):
-    """Crop numbers of an epoch, drawn from torch's own numbers, which training seeds by the epoch."""
-
-    def __init__(self, per_epoch: int) -> None:
-        self.per_epoch = per_epoch
-
-    def __iter__(self) -> Iterator[int]:
-        first = int(torch.randint(2**48, ()))
-        yield from range(first, first + self.per_epoch)
-
-    def __len__(self) -> int:
-        return self.per_epoch
-
-
 class Whole(Dataset[Sample]):
     """Whole series, as prediction sees them."""
 
@@ -147,27 +132,3 @@ class Whole(Dataset[Sample]):
 
     def __len__(self) -> int:
         return len(self.series)
-
-
-class SeriesData(pl.LightningDataModule):
-    """Crops to train on and whole series to validate on."""
-
-    def __init__(self, crops: Crops, per_epoch: int, batch_size: int, val: Whole, workers: int = 0) -> None:
-        super().__init__()
-        self.crops, self.per_epoch, self.batch_size = crops, per_epoch, batch_size
-        self.val, self.workers = val, workers
-
-    def train_dataloader(self) -> DataLoader[Sample]:
-        """Batches of crops."""
-        return DataLoader(
-            self.crops,
-            batch_size=self.batch_size,
-            sampler=Numbers(self.per_epoch),
-            collate_fn=collate,
-            num_workers=self.workers,
-            persistent_workers=self.workers > 0,
-        )
-
-    def val_dataloader(self) -> DataLoader[Sample] | list[Any]:
-        """Whole series, one a batch; none where nothing is held out for validation."""
-        return DataLoader(self.val, batch_size=1, collate_fn=collate) if len(self.val) else []

@@ -9,8 +9,9 @@ import torch
 
 from geomix.checkpoint import ClassInfo
 from geomix.errors import FormatError, InputError, MissingFileError
+from geomix.samples import SampleData
 from sits.augment import Augment, augment, change_gain, cut_off, drop_dates, flip, shift_days
-from sits.data import IGNORE, Crops, LabelledSeries, Sample, SeriesData, collate, open_splits
+from sits.data import IGNORE, Crops, LabelledSeries, Sample, collate, open_splits
 from sits.data.crops import Whole
 from sits.data.labelled import measure, number_labels
 from sits.data.parcels import ParcelData, fold_of, read_parcels
@@ -233,7 +234,7 @@ def test_short_series_are_filled_with_invalid_dates():
 
 
 def test_an_epoch_follows_from_the_seed_that_training_sets():
-    data = SeriesData(Crops([ramp()], NORMAL, 3, 0), per_epoch=6, batch_size=2, val=Whole([], NORMAL))
+    data = SampleData(Crops([ramp()], NORMAL, 3, 0), Whole([], NORMAL), collate, per_epoch=6, batch_size=2)
 
     def names(seed):
         torch.manual_seed(seed)
