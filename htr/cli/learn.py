@@ -15,6 +15,7 @@ Data = Annotated[
     Parameter(
         name="--data",
         negative="",
+        consume_multiple=True,
         help="Tars of line images, folders of them, or folders of pages with PAGE or ALTO of the same names.",
     ),
 ]
