@@ -24,6 +24,10 @@ Scheduler = Annotated[
         help="Address of a Dask scheduler, whose workers share the inputs; see `geomix.cluster`.",
     ),
 ]
+StudyFolder = Annotated[
+    Path,
+    Parameter(name=["--output", "-o"], help="Folder for runs and results; goes on with what is there."),
+]
 Overwrite = Annotated[
     bool,
     Parameter(

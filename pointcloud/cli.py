@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from geomix.options import DeviceOption, Json, MemoryOption, ModelOption, Overwrite, Quiet, Scheduler
+from geomix.options import (
+    DeviceOption,
+    Json,
+    MemoryOption,
+    ModelOption,
+    Overwrite,
+    Quiet,
+    Scheduler,
+    StudyFolder,
+)
 from pointcloud.io.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -228,6 +237,24 @@ def evaluate(
     budget = parse_memory(memory) if memory else None
     figures = run(loaded, data, split, augmented=tta, memory=budget)
     print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
+
+
+@app.command
+def study(
+    *,
+    data: Annotated[Path, Parameter(name="--data", help="Folder of the tiles that `aerial` learns from.")],
+    output: StudyFolder = Path("runs/study/pointcloud"),
+    seeds: Annotated[int, Parameter(help="Number of seeds.")] = 3,
+    epochs: Annotated[int, Parameter(help="Length of each training.")] = 8,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat the comparison of mixers and a random forest in the documentation, all with one budget."""
+    from geomix.study import report
+    from pointcloud.study import KEYS
+    from pointcloud.study import study as run
+
+    print(report(run(data, output, seeds, epochs), KEYS, json))
 
 
 @app.command(name="import")

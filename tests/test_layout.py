@@ -59,6 +59,7 @@ OWN_ROOMS = {
         "experiment": 2,
         "facts": 3,
         "baseline": 4,
+        "study": 4,
     },
     "htr": {
         "bidi": 0,
@@ -78,6 +79,7 @@ OWN_ROOMS = {
         "evaluate": 3,
         "importer": 3,
         "recognise": 3,
+        "study": 4,
     },
 }
 LIFTABLE = ("segments", "runs", "ops", "mixers", "encoder", "position", "bench.mixer", "bench.__init__")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, Json, Overwrite, Quiet
+from geomix.options import DeviceOption, Json, Overwrite, Quiet, StudyFolder
 
 if TYPE_CHECKING:
     from htr.predict import Reader
@@ -139,6 +139,23 @@ def _score_pages(paths: list[Path], split: str, reader: "Reader", given_lines: b
     if not pages:
         raise InputError(f"none of the pages belongs to the split {split!r}; choose another --split")
     return evaluate_pages(pages, reader, given_lines=given_lines)
+
+
+def study(
+    *,
+    data: Data,
+    output: StudyFolder = Path("runs/study/htr"),
+    seeds: Annotated[int, Parameter(help="Number of seeds.")] = 1,
+    epochs: Annotated[int, Parameter(help="Length of each training.")] = 6,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat the comparison of mixers in the documentation: the validation lines, all with one budget."""
+    from geomix.study import report
+    from htr.study import KEYS
+    from htr.study import study as run
+
+    print(report(run(data, output, seeds, epochs), KEYS, json))
 
 
 def import_model(
