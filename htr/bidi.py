@@ -33,6 +33,11 @@ def to_display(text: str, base: Direction) -> str:
     return "".join(_shown(text[i], levels[i]) for i in _display_order(text, levels))
 
 
+def as_seen(text: str) -> str:
+    """The display order of a line whose direction is that of most of its letters."""
+    return to_display(text, base_direction(text))
+
+
 def to_logical(text: str, base: Direction) -> str:
     """Display order to logical order.
 

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from geomix.config import Config, parse_config
 from geomix.errors import FormatError, InputError, MissingFileError
+from htr.bidi import as_seen
 from htr.charset import clean_label
 from htr.level import straighten
 
@@ -185,9 +186,14 @@ def decode_grey(data: bytes, where: str) -> Image:
 
 
 def ready(samples: Iterable[Sample], inputs: Inputs | Mapping[str, Any]) -> list[Sample]:
-    """Bring all images to the model's height and contrast once, so that they fit in memory."""
+    """Bring all images to the model's height and contrast once, so that they fit in memory.
+
+    Texts come in the order in which they are seen from left to right, which is what a recogniser learns.
+    """
     settings = Inputs.of(inputs)
-    return [replace(sample, image=shrink(sample.image, settings)) for sample in samples]
+    return [
+        replace(sample, image=shrink(sample.image, settings), text=as_seen(sample.text)) for sample in samples
+    ]
 
 
 def writer(page: str) -> str:

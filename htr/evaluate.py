@@ -10,6 +10,7 @@ from typing import Any
 from geomix.errors import InputError
 from geomix.metrics import EditDistance
 from geomix.progress import progress
+from htr.bidi import as_seen
 from htr.charset import clean_label
 from htr.data import Sample
 from htr.io.images import PageImage, read_images
@@ -109,7 +110,7 @@ def evaluate_pages(
 def evaluate_lines(
     samples: Iterable[Sample], reader: Reader, also: Callable[[Sample], str | None] | None = None
 ) -> dict[str, Any]:
-    """Read line images and compare them with their texts, the lines of a page together.
+    """Read line images and compare them with their texts as seen, the lines of a page together.
 
     Args:
         samples: lines with their texts.
@@ -127,7 +128,7 @@ def evaluate_lines(
             names = [sample.source, also(sample) if also is not None else None]
             scores = [total, *(groups.setdefault(name, EditDistance()) for name in names if name is not None)]
             for score in scores:
-                score.add(clean_label(sample.text), clean_label(text))
+                score.add(as_seen(clean_label(sample.text)), clean_label(text))
     if not total.lines:
         raise InputError("there are no lines of this split in the data; choose another --split")
     return {**total.scores(), "by_set": {name: score.scores() for name, score in sorted(groups.items())}}

@@ -136,3 +136,8 @@ def test_real_lines_can_be_read():
     assert len(lines) == 89
     assert {line.split for line in lines} == {"train", "val"}
     assert all(line.image.shape[0] == 64 for line in lines)
+
+
+def test_a_line_from_right_to_left_is_learned_as_it_is_seen():
+    line = Sample("a", "p", "set", "train", "אב 12 (ג)", np.full((20, 60), 255, np.uint8))
+    assert data.ready([line], {"height": 32})[0].text == "(ג) 12 בא"

@@ -107,3 +107,8 @@ def test_what_holds_no_pages_is_named(tmp_path):
     Image.new("L", (9, 9)).save(tmp_path / "alone.png")
     with pytest.raises(MissingFileError, match=r"alone\.png: has no truth"):
         true_pages([tmp_path / "alone.png"])
+
+
+def test_lines_from_right_to_left_are_compared_as_they_are_seen():
+    line = Sample("a", "p", "set", "val", "\u05d0\u05d1 12", np.full((20, 60), 255, np.uint8))
+    assert evaluate_lines([line], reading(["12 \u05d1\u05d0"]))["cer"] == 0.0
