@@ -8,6 +8,7 @@ backward of causal and window contexts, which keep one row a token.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,14 +86,15 @@ class BlockContext:
         self.scale = _block_scale(segments, owner, initial, normalize, dtype)  # [blocks, 1]
         self.means = self.grads = self.sums
 
-    def add(self, part: Slice, phi: Tensor) -> None:
-        """Take the features of a slice in, [L, D]."""
-        self.sums[part.first_chunk : part.stop_chunk] = _slice_sum(self.segments, self.chunks, part, phi)
+    def add(self, part: Slice, powers: Iterable[Tensor], coeff: Tensor) -> None:
+        """Take the features of a slice in, as the powers of h that they are made of; see `_slice_moments`."""
+        sums = self.sums[part.first_chunk : part.stop_chunk]
+        _slice_moments(self.segments, self.chunks, part, powers, coeff, out=sums)
 
     def close(self) -> Tensor:
         """Join the sums once all slices are in; return the sum of each sequence, [sequences, D]."""
         scanned = chunk_scan(self.sums, self.chunks)
-        total = _of_sequence(scanned, self.chunks, last=True)
+        total = _of_sequence(scanned, self.segments, self.chunks, last=True)
         context = _take(scanned, self.last_chunk)
         if self.initial is not None:
             context = context + self.initial.sum[self.segments.sequence_of_block]
@@ -114,7 +116,7 @@ class BlockContext:
     def close_grad(self, grad_total: Tensor) -> Tensor:
         """Join the gradients; return that of `initial.sum`, [sequences, D]."""
         scanned = chunk_scan(self.sums * self.scale[self.chunks.unit], self.chunks, reverse=True)
-        grad_initial = _of_sequence(scanned, self.chunks, last=False)
+        grad_initial = _of_sequence(scanned, self.segments, self.chunks, last=False)
         self.grads = _take(scanned, self.first_chunk) + grad_total[self.segments.sequence_of_block]
         return grad_initial
 
@@ -156,9 +158,10 @@ class CausalContext:
         self.before = self.after = self.sums
         self.token_grads: list[Tensor] = []
 
-    def add(self, part: Slice, phi: Tensor) -> None:
-        """Take the features of a slice in, [L, D]."""
-        self.sums[part.first_chunk : part.stop_chunk] = _slice_sum(self.segments, self.chunks, part, phi)
+    def add(self, part: Slice, powers: Iterable[Tensor], coeff: Tensor) -> None:
+        """Take the features of a slice in, as the powers of h that they are made of; see `_slice_moments`."""
+        sums = self.sums[part.first_chunk : part.stop_chunk]
+        _slice_moments(self.segments, self.chunks, part, powers, coeff, out=sums)
 
     def close(self) -> Tensor:
         """Join the sums once all slices are in; return the sum of each sequence, [sequences, D]."""
@@ -166,7 +169,7 @@ class CausalContext:
         self.before = exclusive(scanned, self.chunks)
         if self.initial is not None:
             self.before += self.initial.sum[self.chunks.unit]
-        return _of_sequence(scanned, self.chunks, last=True)
+        return _of_sequence(scanned, self.segments, self.chunks, last=True)
 
     def mean(self, part: Slice, phi: Tensor | None = None) -> Tensor:
         """Return what the tokens of a slice read, [L, D], from their features."""
@@ -179,14 +182,15 @@ class CausalContext:
         """Take the gradient of what the tokens of a slice read in, [L, D]; may overwrite it."""
         grad = grad.mul_(self.scale[part.start : part.stop])
         offsets = self.chunks.cu[part.first_chunk : part.stop_chunk + 1] - part.start
-        self.sums[part.first_chunk : part.stop_chunk] = chunk_sum(grad, offsets)
+        rows = torch.arange(part.length, device=grad.device)
+        self.sums[part.first_chunk : part.stop_chunk] = chunk_sum(grad, offsets, rows)
         self.token_grads.append(grad.clone())
 
     def close_grad(self, grad_total: Tensor) -> Tensor:
         """Join the gradients; return that of `initial.sum`, [sequences, D]."""
         scanned = chunk_scan(self.sums, self.chunks, reverse=True)
         self.after = exclusive(scanned, self.chunks, reverse=True) + grad_total[self.chunks.unit]
-        return _of_sequence(scanned, self.chunks, last=False)
+        return _of_sequence(scanned, self.segments, self.chunks, last=False)
 
     def grad(self, part: Slice) -> Tensor:
         """Return the gradient of the features of a slice, [L, D]."""
@@ -232,7 +236,7 @@ class WindowContext:
         self.sums = ones.new_zeros(segments.num_sequences, width)
         self.token_grads: list[Tensor] = []
 
-    def add(self, part: Slice, phi: Tensor) -> None:
+    def add(self, part: Slice, powers: Iterable[Tensor], coeff: Tensor) -> None:
         """Do nothing: a window needs no sums from other slices."""
 
     def close(self) -> Tensor:
@@ -305,12 +309,38 @@ def _grid_slices(segments: Segments, width: int) -> list[Slice]:
 
 def _slice_sum(segments: Segments, chunks: Chunks, part: Slice, rows: Tensor) -> Tensor:
     """Sum the valid rows of each chunk of a slice, [chunks of the slice, D]."""
+    return chunk_sum(rows, *_slice_runs(segments, chunks, part))
+
+
+def _slice_runs(segments: Segments, chunks: Chunks, part: Slice) -> tuple[Tensor, Tensor]:
+    """Return where the chunks of a slice start in its valid rows, [chunks + 1], and these rows."""
     cu = chunks.cu[part.first_chunk : part.stop_chunk + 1]
     if segments.valid_index is None:
-        return chunk_sum(rows, cu - part.start)
+        length, device = part.length, cu.device
+        rows = segments.keep(("rows", length), lambda: torch.arange(length, device=device))
+        return cu - part.start, rows
     offsets = segments.valid_in(cu)
-    index = segments.valid_index[int(offsets[0]) : int(offsets[-1])] - part.start
-    return chunk_sum(rows, offsets - offsets[0], index)
+    rows = segments.valid_index[int(offsets[0]) : int(offsets[-1])] - part.start
+    return offsets - offsets[0], rows
+
+
+def _slice_moments(
+    segments: Segments, chunks: Chunks, part: Slice, powers: Iterable[Tensor], coeff: Tensor, out: Tensor
+) -> None:
+    """Sum the features of each chunk of a slice: powers first, the polynomial on their few sums.
+
+    Args:
+        segments: which rows are valid.
+        chunks: the table of chunks.
+        part: the slice.
+        powers: h, h^2, ..., each [L, D]; the next one may overwrite it.
+        coeff: [D, k].
+        out: the sums, [chunks of the slice, D].
+    """
+    offsets, rows = _slice_runs(segments, chunks, part)
+    out.zero_()
+    for power, weight in zip(powers, coeff.unbind(1), strict=True):
+        out.addcmul_(chunk_sum(power, offsets, rows), weight)
 
 
 def _masked(rows: Tensor, segments: Segments, part: Slice) -> Tensor:
@@ -346,8 +376,14 @@ def _take(rows: Tensor, index: Tensor) -> Tensor:
     return rows[index.clamp(0, rows.shape[0] - 1)]
 
 
-def _of_sequence(scanned: Tensor, chunks: Chunks, *, last: bool) -> Tensor:
+def _of_sequence(scanned: Tensor, segments: Segments, chunks: Chunks, *, last: bool) -> Tensor:
     """Take the scan at the last (first) chunk of each sequence, 0 where it has none, [sequences, D]."""
-    stop = chunks.per_sequence.cumsum(0)
-    index = stop - 1 if last else stop - chunks.per_sequence
-    return torch.where((chunks.per_sequence > 0)[:, None], _take(scanned, index), 0.0)
+
+    def ends() -> tuple[Tensor, Tensor, bool]:
+        stop = chunks.per_sequence.cumsum(0)
+        index = stop - 1 if last else stop - chunks.per_sequence
+        is_there = chunks.per_sequence > 0
+        return index, is_there[:, None], bool(is_there.all())
+
+    index, is_there, all_there = segments.keep(("end of sequence", chunks.size, last), ends)
+    return scanned[index] if all_there else torch.where(is_there, _take(scanned, index), 0.0)

@@ -48,7 +48,7 @@ def _gather(work: SliceWork, context: Any) -> Tensor:
     """Let the context see the features of all slices; return the sum of each sequence."""
     if context.needs_sums:
         for part in context.slices:
-            context.add(part, work.features(part))
+            context.add(part, work.powers(part), work.coeff)
     total: Tensor = context.close()
     return total
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -61,6 +62,15 @@ class SliceWork:
         """Return phi of a slice, [L, D]."""
         h, _ = self.activate(part)
         return polynomial(h, self.coeff, out=self.buffer("phi", *h.shape))
+
+    def powers(self, part: Slice) -> Iterator[Tensor]:
+        """Yield h, h^2, ... of a slice, up to the degree, [L, D] each; the next one overwrites it."""
+        h, _ = self.activate(part)
+        yield h
+        power = h
+        for _ in range(1, self.coeff.shape[1]):
+            power = torch.mul(power, h, out=self.buffer("phi", *h.shape))
+            yield power
 
     def gates(self, part: Slice) -> Tensor:
         """Return s of a slice, [L, G]."""

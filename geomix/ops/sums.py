@@ -13,19 +13,17 @@ from torch import Tensor
 from geomix.segments import Chunks, Segments
 
 
-def chunk_sum(rows: Tensor, offsets: Tensor, index: Tensor | None = None) -> Tensor:
+def chunk_sum(rows: Tensor, offsets: Tensor, index: Tensor) -> Tensor:
     """Sum runs of rows, each run in order.
 
     Args:
         rows: [L, D].
         offsets: where each run starts in `index` and the last one ends, int64, [runs + 1].
-        index: which rows to take, int64, or None for all of them in order.
+        index: which rows to take, int64.
 
     Returns:
         One sum a run, 0 for an empty one, [runs, D].
     """
-    if index is None:
-        index = torch.arange(rows.shape[0], device=rows.device)
     # embedding_bag walks each run once, in order, on any device: the fastest ragged sum that torch has.
     return torch.embedding_bag(rows, index, offsets, False, 0, False, None, True)[0]
 
@@ -40,6 +38,8 @@ def chunk_scan(sums: Tensor, chunks: Chunks, *, reverse: bool = False) -> Tensor
     Returns:
         Inclusive sums, [chunks, D].
     """
+    if len(chunks) and len(chunks) == chunks.longest * chunks.per_sequence.numel():
+        return _even_scan(sums.view(-1, chunks.longest, sums.shape[1]), reverse).view(sums.shape)
     place = chunks.place
     if reverse:
         place = (chunks.per_sequence - 1).repeat_interleave(chunks.per_sequence) - place
@@ -51,6 +51,19 @@ def chunk_scan(sums: Tensor, chunks: Chunks, *, reverse: bool = False) -> Tensor
             joined[:-stride] += torch.where(place[:-stride] >= stride, sums[stride:], 0.0)
         else:
             joined[stride:] += torch.where(place[stride:] >= stride, sums[:-stride], 0.0)
+        sums, stride = joined, stride * 2
+    return sums
+
+
+def _even_scan(sums: Tensor, reverse: bool) -> Tensor:
+    """Do the additions of `chunk_scan` for sequences of equally many chunks, [sequences, chunks, D]."""
+    stride = 1
+    while stride < sums.shape[1]:
+        joined = sums.clone()
+        if reverse:
+            joined[:, :-stride] += sums[:, stride:]
+        else:
+            joined[:, stride:] += sums[:, :-stride]
         sums, stride = joined, stride * 2
     return sums
 

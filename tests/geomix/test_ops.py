@@ -207,7 +207,7 @@ def test_sums_agree_bit_for_bit_whatever_a_sequence_is_packed_with(causal: bool)
         cu = torch.tensor([0, *lengths]).cumsum(0)
         context = make_context(Segments.packed(cu, causal=causal), width, phi.dtype, None, "mean")
         for part in context.slices:
-            context.add(part, phi[part.start : part.stop])
+            context.add(part, [phi[part.start : part.stop]], torch.ones(width, 1))
         context.close()
         rows = [context.mean(part, phi[part.start : part.stop]) for part in context.slices]
         spread = [
