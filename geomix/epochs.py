@@ -6,7 +6,9 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain, count, islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import lightning.pytorch as pl
@@ -15,15 +17,17 @@ import torch
 from torch.utils.data import DataLoader
 
 from geomix.files import new_file
+from geomix.processes import NOTHING, Nothing, first, gather, here, share_buffers
 from geomix.progress import progress
 from geomix.task import Task
 
 log = logging.getLogger(__name__)
 
 
-def seed_everything(seed: int, epoch: int = 0) -> None:
-    """Start the random numbers of Python, NumPy and torch from a seed and an epoch."""
-    number = int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
+def seed_everything(seed: int, epoch: int = 0, turn: int = 0, rank: int = 0) -> None:
+    """Start the random numbers of Python, NumPy and torch from a seed, an epoch and where in it we are."""
+    place = [turn, rank] if turn or rank else []
+    number = int(np.random.SeedSequence([seed, epoch, *place]).generate_state(1)[0])
     random.seed(number)
     np.random.seed(number)  # noqa: NPY002 - libraries that augment still draw from it
     torch.manual_seed(number)
@@ -34,6 +38,8 @@ class EpochLoader:
 
     The seed is set when the first batch is asked for: then Lightning knows the epoch, also after a resume,
     and the order of samples, the seeds of loader processes, augmentation and dropout all follow from it.
+    Where the data are gone through several times an epoch, each turn has its own seed. Of several processes
+    all draw the same order; once it is drawn, each has random numbers of its own for its dropout.
     """
 
     def __init__(self, batches: "DataLoader[Any]", seed: int, steps: int, epoch: Callable[[], int]) -> None:
@@ -47,21 +53,40 @@ class EpochLoader:
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self._epoch()
-        seed_everything(self._seed, epoch)
-        yield from progress(self._take(), f"Epoch {epoch + 1}", self._steps)
+        turns = chain.from_iterable(self._turn(epoch, turn) for turn in count())
+        yield from progress(islice(turns, self._steps), f"Epoch {epoch + 1}", self._steps)
 
-    def _take(self) -> Iterator[Any]:
-        left = self._steps
-        while left:
-            for batch in self._batches:
-                yield batch
-                left -= 1
-                if not left:
-                    return
+    def _turn(self, epoch: int, turn: int) -> Iterator[Any]:
+        seed_everything(self._seed, epoch, turn)
+        rank = here().rank
+        for number, batch in enumerate(self._batches):
+            if rank and number == 0:
+                seed_everything(self._seed, epoch, turn, rank)
+            yield batch
+
+
+class Idle:
+    """The validation of a process that has no item to judge while others have."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Nothing]:
+        yield NOTHING
+
+
+def validation(batches: Any) -> Any:
+    """The loader of this process's share of the validation, or None where no process has any."""
+    if not any(gather(len(batches))):
+        return None
+    return batches if len(batches) else Idle()
 
 
 class EpochEnd(pl.Callback):
-    """After each epoch: one line on the log, the checkpoints, and a look at the clock."""
+    """After each epoch: one line on the log, the checkpoints, and a look at the clock.
+
+    Of several processes rank 0 writes all that, and its scores and its clock count.
+    """
 
     def __init__(self, folder: Path, epochs: int, max_minutes: float | None) -> None:
         self._folder = folder
@@ -87,17 +112,18 @@ class EpochEnd(pl.Callback):
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         task: Task = pl_module
-        self._scores = task.scores()
+        self._scores = first(task.scores())
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         task: Task = pl_module
         now = time.monotonic()
         seconds, self._epoch_start = now - self._epoch_start, now
-        loss = float(torch.stack(self._losses).mean())
+        loss = fmean(gather(float(torch.stack(self._losses).mean())))
         done = trainer.current_epoch + 1
         is_best = self._is_best(task)
         # The line before the checkpoint: a run that dies between the two repeats the epoch and its line.
         self._record({"epoch": done, "loss": loss, **self._scores, "seconds": round(seconds, 2)})
+        share_buffers(task)
         self._checkpoint(trainer, is_best)
         figures = {"loss": loss, **self._scores}
         words = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
@@ -107,8 +133,9 @@ class EpochEnd(pl.Callback):
         self._losses, self._scores = [], {}
         self.finished = done >= self._epochs
         self._longest = max(self._longest, seconds)
-        if not self.finished and self._is_late(now):
-            log.warning("time is up after epoch %d of %d; resume to go on", done, self._epochs)
+        if not self.finished and first(self._is_late(now)):
+            if here().rank == 0:
+                log.warning("time is up after epoch %d of %d; resume to go on", done, self._epochs)
             trainer.should_stop = True
 
     def _is_late(self, now: float) -> bool:
@@ -127,13 +154,16 @@ class EpochEnd(pl.Callback):
     def _checkpoint(self, trainer: pl.Trainer, is_best: bool) -> None:
         last = self._folder / "last.ckpt"
         with new_file(last, overwrite=True) as temporary:
+            # All processes must call it; rank 0 writes.
             trainer.save_checkpoint(temporary)
-        if is_best:
+        if is_best and here().rank == 0:
             with new_file(self._folder / "best.ckpt", overwrite=True) as temporary:
                 shutil.copyfile(last, temporary)
 
     def _record(self, line: dict[str, Any]) -> None:
         """Append a line, after dropping those of epochs that a resumed run repeats."""
+        if here().rank:
+            return
         file = self._folder / "log.jsonl"
         old = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         kept = [text for text in old if json.loads(text)["epoch"] < line["epoch"]]

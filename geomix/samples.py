@@ -1,27 +1,48 @@
-"""Training samples that are drawn by number: as many an epoch as asked for, the same for the same seed."""
+"""Training samples that are drawn by number: as many an epoch as asked for, the same for the same seed.
 
+Of several processes each takes its share of every batch, so the batches do not depend on how many there are.
+"""
+
+import math
 from collections.abc import Callable, Iterator, Sized
 from typing import Any, cast
 
 import lightning.pytorch as pl
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset
+
+from geomix.processes import NOTHING, own
 
 Collate = Callable[[list[Any]], Any]
 
 
-class SampleNumbers(Sampler[int]):
-    """Sample numbers of an epoch, drawn from torch's own numbers, which training seeds by the epoch."""
+class BatchNumbers(Sampler[list[int]]):
+    """The sample numbers of each batch of an epoch, or this process's share of them, which may be none.
 
-    def __init__(self, per_epoch: int) -> None:
-        self.per_epoch = per_epoch
+    They are drawn from torch's own numbers, which training seeds by the epoch, alike on all processes.
+    """
 
-    def __iter__(self) -> Iterator[int]:
+    def __init__(self, per_epoch: int, batch_size: int) -> None:
+        self.per_epoch, self.batch_size = per_epoch, batch_size
+
+    def __iter__(self) -> Iterator[list[int]]:
         first = int(torch.randint(2**48, ()))
-        yield from range(first, first + self.per_epoch)
+        numbers = range(first, first + self.per_epoch)
+        for start in range(0, self.per_epoch, self.batch_size):
+            yield [*own(numbers[start : start + self.batch_size])]
 
     def __len__(self) -> int:
-        return self.per_epoch
+        return math.ceil(self.per_epoch / self.batch_size)
+
+
+class _Collated:
+    """Makes a batch of samples, and `NOTHING` of none."""
+
+    def __init__(self, collate: Collate) -> None:
+        self._collate = collate
+
+    def __call__(self, samples: list[Any]) -> Any:
+        return self._collate(samples) if samples else NOTHING
 
 
 class SampleData(pl.LightningDataModule):
@@ -45,15 +66,15 @@ class SampleData(pl.LightningDataModule):
         """Batches of samples."""
         return DataLoader(
             self.train,
-            batch_size=self.batch_size,
-            sampler=SampleNumbers(self.per_epoch),
-            collate_fn=self.collate,
+            batch_sampler=BatchNumbers(self.per_epoch, self.batch_size),
+            collate_fn=_Collated(self.collate),
             num_workers=self.workers,
             persistent_workers=self.workers > 0,
         )
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
-        """Whole items; none where nothing is held out for validation."""
-        if not len(cast(Sized, self.val)):
+        """Whole items, or this process's share of them; none where nothing is held out for validation."""
+        mine = own(range(len(cast(Sized, self.val))))
+        if not mine:
             return []
-        return DataLoader(self.val, batch_size=1, collate_fn=self.collate)
+        return DataLoader(Subset(self.val, mine), batch_size=1, collate_fn=self.collate)

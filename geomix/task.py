@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from geomix.errors import NonFiniteError
 from geomix.metrics import scores
 from geomix.optim import adamw, warmup_cosine
+from geomix.processes import Nothing, here, portion, share_buffers, total
 from geomix.train import TrainConfig
 
 
@@ -20,6 +21,9 @@ class Task(pl.LightningModule):
     A domain implements `loss`, `judge` and `scores`. Training stops at the first loss or gradient that is not
     finite and names the batch. Where the configuration asks for it, a running average of the weights is kept;
     `served` is what is validated and written out.
+
+    Over several processes each computes the loss of its share of a batch, and `weight` makes the gradient
+    that of the whole batch. Batch norms see the share alone; the statistics they keep are those of rank 0.
     """
 
     goal = "loss"
@@ -43,13 +47,17 @@ class Task(pl.LightningModule):
     def loss(self, batch: Any) -> Tensor:
         """The loss of `self.model` on a batch, a scalar."""
 
+    def weight(self, batch: Any) -> float | Tensor:
+        """What the loss of a batch is a mean over, such as its samples: so much a process's share counts."""
+        return 1.0
+
     @abstractmethod
     def judge(self, batch: Any) -> None:
         """Add what `self.served` makes of a validation batch to the scores."""
 
     @abstractmethod
     def scores(self) -> dict[str, float]:
-        """The scores of all batches judged since the last call, which starts afresh."""
+        """The scores of all batches that any process judged since the last call, which starts afresh."""
 
     def describe(self, batch: Any) -> str:
         """Name what is in a batch, for the message about a loss that is not finite."""
@@ -61,6 +69,10 @@ class Task(pl.LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """One step of Lightning's training loop."""
+        if isinstance(batch, Nothing):
+            # Each weight takes part: the other processes wait for its gradient.
+            idle = torch.stack([0 * weight.sum() for weight in self.model.parameters()]).sum()
+            return idle * self._portion(0.0)
         names = self.describe(batch)
         self._place = f"batch {batch_idx} of epoch {self.current_epoch}" + (f" ({names})" if names else "")
         loss = self.loss(batch)
@@ -68,7 +80,14 @@ class Task(pl.LightningModule):
             raise NonFiniteError(
                 f"the loss is {loss.item()} at {self._place}; look at that data, or lower the learning rate"
             )
-        return loss
+        return loss if here().world == 1 else loss * self._portion(self.weight(batch))
+
+    def _portion(self, weight: float | Tensor) -> Tensor:
+        return portion(torch.as_tensor(weight, dtype=torch.float32, device=self.device))
+
+    def on_validation_start(self) -> None:
+        """Judge the same model on all processes, whose batch norms have just seen different samples."""
+        share_buffers(self)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Limit the gradient, and refuse one that would make all weights NaN."""
@@ -99,7 +118,8 @@ class Task(pl.LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """One step of Lightning's validation loop."""
-        self.judge(batch)
+        if not isinstance(batch, Nothing):
+            self.judge(batch)
 
     def configure_optimizers(self) -> Any:
         """AdamW with a warm-up and a cosine over the whole run."""
@@ -133,8 +153,8 @@ class SegmentationTask(Task):
         self.register_buffer("matrix", torch.zeros(classes, classes, dtype=torch.int64))
 
     def scores(self) -> dict[str, float]:
-        """Overall accuracy, mean IoU and macro F1 since the last call."""
-        found = scores(self.matrix)
+        """Overall accuracy, mean IoU and macro F1 since the last call, over all processes."""
+        found = scores(total(self.matrix))
         self.matrix.zero_()
         return {name: value for name, value in found.items() if isinstance(value, float)}
 

@@ -3,12 +3,13 @@
 import logging
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from geomix.config import Config
 from geomix.errors import CheckpointError, InputError, MissingFileError, OutputExistsError
+from geomix.processes import STEP_TIMEOUT, first, gather, here, join, naming_the_rank
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule
@@ -26,7 +27,7 @@ class TrainConfig(Config):
     epoch_steps: int | None = Field(None, ge=1)
     """Batches that make an epoch; all of the training data if not given. Smaller ones save more often."""
     batch_size: int = Field(ge=1)
-    """Samples a step."""
+    """Samples a step. Several processes share them, so their number does not change what is learned."""
     accumulate: int = Field(1, ge=1)
     """Batches whose gradients are added up before a step."""
     learning_rate: float = Field(gt=0)
@@ -64,9 +65,14 @@ def fit(
     line of JSON an epoch in `log.jsonl`. All randomness is a function of the seed and the epoch, so a run
     that was stopped and resumed ends with the same bits as one that was not; an epoch cut short is repeated.
 
+    Started by `torchrun` it trains with Lightning's DDP, over gloo on CPUs and NCCL on CUDA devices, one a
+    process. A step is that of a single process on the same batch but for batch norms and losses that are no
+    mean over samples, which see one share of the batch each. Rank 0 keeps the run folder, which all must see.
+
     Args:
         task: what is trained; it holds the final weights afterwards.
-        data: gives `train_dataloader()` and `val_dataloader()`, which may be empty.
+        data: gives `train_dataloader()` and `val_dataloader()`, which may be empty. With several processes,
+            each gives as many training batches, and in each the share that `geomix.processes.own` names.
         config: the settings.
         run_dir: the run folder, made if needed.
         resume: go on from `last.ckpt` where there is one.
@@ -79,19 +85,34 @@ def fit(
     Raises:
         OutputExistsError: if the folder holds a run already and `resume` is false.
         NonFiniteError: if the loss or its gradient is NaN or infinite.
-        InputError: if there is no training batch.
+        InputError: if there is no training batch, or it has fewer samples than there are processes.
+        ProcessError: if another process ended or does not answer.
     """
+    join(config.batch_size, device)
+    with naming_the_rank():
+        return _fit(task, data, config, Path(run_dir), resume, max_minutes, device)
+
+
+def _fit(
+    task: "Task",
+    data: "LightningDataModule",
+    config: TrainConfig,
+    folder: Path,
+    resume: bool,
+    max_minutes: float | None,
+    device: str,
+) -> bool:
+    """Do what `fit` says."""
     import lightning.pytorch as pl
 
-    from geomix.device import choose_device
-    from geomix.epochs import EpochEnd, EpochLoader
+    from geomix.epochs import EpochEnd, EpochLoader, validation
 
-    folder = Path(run_dir)
     last = folder / "last.ckpt"
-    if last.exists() and not resume:
+    begun = first(last.exists())
+    if begun and not resume:
         raise OutputExistsError(f"{folder}: holds a run already; resume it or choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    if resume and not last.exists():
+    if resume and not begun:
         log.info("%s: nothing to resume yet, starting afresh", folder)
     end = EpochEnd(folder, config.epochs, max_minutes)
     with warnings.catch_warnings():
@@ -102,8 +123,7 @@ def fit(
         warnings.filterwarnings("ignore", ".*LeafSpec.*deprecated.*", FutureWarning)
         logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
         trainer = pl.Trainer(
-            accelerator="gpu" if choose_device(device).type == "cuda" else "cpu",
-            devices=1,
+            **_machines(device),
             precision="bf16-mixed" if config.precision == "bf16" else "32-true",
             max_epochs=config.epochs,
             accumulate_grad_batches=config.accumulate,
@@ -131,14 +151,37 @@ def fit(
             trainer.fit(
                 task,
                 train_dataloaders=loader,
-                val_dataloaders=data.val_dataloader() or None,
-                ckpt_path=last if last.exists() else None,
+                val_dataloaders=validation(data.val_dataloader()),
+                ckpt_path=last if begun else None,
                 weights_only=True,
             )
         except SystemExit:
             # Lightning turns Ctrl+C into an exit; the caller shall see what it was.
             raise KeyboardInterrupt from None
+    # Nobody reads the checkpoints before rank 0 has written them.
+    gather(None)
     return end.finished
+
+
+def _machines(device: str) -> dict[str, Any]:
+    """What Lightning must know about devices and processes."""
+    from geomix.device import choose_device
+
+    place = here()
+    accelerator = "gpu" if choose_device(device).type == "cuda" else "cpu"
+    if place.world == 1:
+        return {"accelerator": accelerator, "devices": 1}
+    from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+    from lightning.pytorch.strategies import DDPStrategy
+
+    return {
+        "accelerator": accelerator,
+        "devices": place.local_world,
+        "num_nodes": place.world // place.local_world,
+        "strategy": DDPStrategy(cluster_environment=TorchElasticEnvironment(), timeout=STEP_TIMEOUT),
+        # The data know the shares.
+        "use_distributed_sampler": False,
+    }
 
 
 def restore(task: "Task", run_dir: str | Path) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import cv2
 import numpy as np
 import torch
 from torch import Tensor
 
+from geomix.processes import NOTHING, Nothing, own
 from htr.augment import augment
 from htr.charset import Charset
 from htr.data import Image, Sample
@@ -134,6 +136,7 @@ class TrainingLines:
         changes: whether the images are changed at random.
 
     Each iteration draws its order and its changes from torch's random numbers, so that they follow the seed.
+    Of several processes each takes its share of the lines of every batch, which may be none.
     """
 
     def __init__(
@@ -183,19 +186,20 @@ class TrainingLines:
     def _batch(group: list[int], total: float) -> tuple[int, list[int]]:
         return max(8, round(total / len(group) / 4) * 4), list(group)
 
-    def __iter__(self) -> Iterator[Batch]:
-        rng = np.random.default_rng(int(torch.randint(2**62, ())))
-        for width, lines in self.plan(rng):
-            yield self.make(width, lines, rng)
+    def __iter__(self) -> Iterator[Batch | Nothing]:
+        seed = int(torch.randint(2**62, ()))
+        for number, (width, lines) in enumerate(self.plan(np.random.default_rng(seed))):
+            mine = own(list(zip(lines, _streams(seed, number), strict=False)))
+            yield self.make(width, mine) if mine else NOTHING
 
-    def make(self, width: int, lines: Sequence[int], rng: np.random.Generator) -> Batch:
-        """Draw one batch."""
-        samples = [self.samples[line] for line in lines]
+    def make(self, width: int, lines: Sequence[tuple[int, np.random.Generator]]) -> Batch:
+        """Draw one batch of some lines, each with its own random numbers."""
+        samples = [self.samples[line] for line, _ in lines]
         images = [
             augment(sample.image, width, rng)
             if self.changes
             else np.asarray(cv2.resize(sample.image, (width, sample.image.shape[0])), dtype=np.uint8)
-            for sample in samples
+            for sample, (_, rng) in zip(samples, lines, strict=True)
         ]
         pixels, widths = pad(images)
         return batch_of(pixels, Slots.one_a_row(widths), samples, self.charset)
@@ -204,7 +208,8 @@ class TrainingLines:
 class TrainingPages:
     """Epochs of augmented batches of unrolled pages, for a model whose lines see each other.
 
-    All lines of a page share one stretch, as one hand wrote them.
+    All lines of a page share one stretch, as one hand wrote them. Of several processes each takes its share
+    of the pages of every batch: one of fewer pages than processes leaves some idle.
 
     Args:
         samples: lines at the model's height, ink high, those of a page in reading order.
@@ -244,18 +249,27 @@ class TrainingPages:
             groups[-1].append(page)
         return groups
 
-    def __iter__(self) -> Iterator[Batch]:
-        rng = np.random.default_rng(int(torch.randint(2**62, ())))
+    def __iter__(self) -> Iterator[Batch | Nothing]:
+        seed = int(torch.randint(2**62, ()))
         groups = self._groups()
-        for index in rng.permutation(len(groups)):
-            images = [self._change(page, rng) for page in groups[index]]
-            yield unrolled(groups[index], images, self.charset)
+        order = np.random.default_rng(seed).permutation(len(groups))
+        for number, index in enumerate(order):
+            mine = own(list(zip(groups[index], _streams(seed, number), strict=False)))
+            pages = [page for page, _ in mine]
+            images = [self._change(page, rng) for page, rng in mine]
+            yield unrolled(pages, images, self.charset) if mine else NOTHING
 
     def _change(self, page: Sequence[Sample], rng: np.random.Generator) -> list[Image]:
         if not self.changes:
             return [sample.image for sample in page]
         factor = float(np.exp(rng.uniform(-1, 1) * np.log(self.stretch)))
         return [augment(line.image, max(8, round(line.image.shape[1] * factor)), rng) for line in page]
+
+
+def _streams(seed: int, number: int) -> Iterator[np.random.Generator]:
+    """Random numbers for each item of a batch, whoever draws it and whatever else it draws."""
+    # From 1: trailing zeros would give the numbers that drew the order.
+    return (np.random.default_rng([seed, number, place]) for place in count(1))
 
 
 def _width(page: Sequence[Sample]) -> int:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -13,6 +13,7 @@ from geomix.checkpoint import Card, Source, card_of, load_model, save_model
 from geomix.config import load_config
 from geomix.errors import InputError
 from geomix.metrics import EditDistance
+from geomix.processes import Nothing, gather, here, join, once, own
 from geomix.task import Task
 from geomix.train import TrainConfig, fit, restore
 from htr import ctc, data
@@ -43,7 +44,14 @@ LINE_WIDTH = 640
 
 
 class HtrTask(Task):
-    """A line recogniser under training, chosen by its character error rate on the selection pages."""
+    """A line recogniser under training, chosen by its character error rate on the selection pages.
+
+    Args:
+        model: what is trained.
+        config: how.
+        charset: the classes of the characters.
+        shards: parts of each batch; of several processes each computes its share in one.
+    """
 
     goal = "cer"
     model: LineRecogniser
@@ -51,11 +59,11 @@ class HtrTask(Task):
     def __init__(self, model: LineRecogniser, config: TrainConfig, charset: Charset, shards: int = 1) -> None:
         super().__init__(model, config)
         self.charset = charset
-        self._distance = EditDistance()
+        self._read: list[tuple[str, str]] = []
         # Convolutions on a CPU are a quarter faster in this layout.
         self.model.stem.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._shards = Shards(self.model, shards) if shards > 1 else None
-        self._parts = shards
+        self._parts = shards if here().world == 1 else 1
+        self._shards = Shards(self.model, shards) if self._parts > 1 else None
 
     def loss(self, batch: Batch) -> Tensor:
         """CTC over the characters, a mean over the lines."""
@@ -65,23 +73,31 @@ class HtrTask(Task):
         lines = [len(part.labels) / len(batch.labels) for part in parts]
         return self._shards.loss(batch_loss, parts, lines)
 
+    def weight(self, batch: Batch) -> float:
+        """The number of lines."""
+        return len(batch.labels)
+
     def describe(self, batch: Batch) -> str:
         """The first lines of the batch."""
         return ", ".join(batch.names[:3])
 
     def judge(self, batch: Batch) -> None:
-        """Read a validation batch by the best path and count the errors."""
+        """Read a validation batch by the best path."""
         served: LineRecogniser = self.served  # type: ignore[assignment]
-        for text, truth in zip(greedy_texts(served, batch, self.charset), batch.texts, strict=True):
-            self._distance.add(truth, text)
+        self._read += zip(batch.texts, greedy_texts(served, batch, self.charset), strict=True)
 
     def scores(self) -> dict[str, float]:
-        """`cer` and `wer` on the selection pages."""
-        scores = self._distance.scores()
-        self._distance = EditDistance()
+        """`cer` and `wer` on the selection pages, which the processes read together."""
+        distance = EditDistance()
+        for truth, text in chain.from_iterable(gather(self._read)):
+            distance.add(truth, text)
+        self._read = []
+        scores = distance.scores()
         return {"cer": float(scores["cer"]), "wer": float(scores["wer"])}
 
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+    def transfer_batch_to_device(
+        self, batch: Batch | Nothing, device: torch.device, dataloader_idx: int
+    ) -> Batch | Nothing:
         """Bring a batch to the device; Lightning does not know the type."""
         return batch.to(device)
 
@@ -147,12 +163,12 @@ class LineData(pl.LightningDataModule):
         )
 
     def val_dataloader(self) -> "SelectionLines":
-        """Batches of the selection lines, read as the model was trained."""
+        """Batches of the selection lines, or this process's share of them, read as the model was trained."""
         lines = self.config.data.page_lines
         if lines == 1:
-            groups = padded_batches(self.select_lines)
+            groups = own(list(padded_batches(self.select_lines)))
             return SelectionLines([collate(group, self.charset) for group in groups])
-        runs = runs_of_pages(self.select_lines, lines)
+        runs = own(runs_of_pages(self.select_lines, lines))
         pages = [unrolled([run], [[line.image for line in run]], self.charset) for run in runs]
         return SelectionLines(pages)
 
@@ -227,6 +243,7 @@ def train(
     """
     if not isinstance(config, HtrConfig):
         config = load_config(config, "htr", HtrConfig)
+    join(config.train.batch_size, device)
     samples = _samples(data, config)
     lines = LineData(samples, config)
     before = load_model(start, domain="htr") if isinstance(start, str | Path) else start
@@ -239,7 +256,7 @@ def train(
     count = sum(parameter.numel() for parameter in task.model.parameters())
     log.info("%s: %s parameters, %d characters", config.name, f"{count:,}", len(lines.charset) - 1)
     threads = torch.get_num_threads()
-    if config.shards > 1:
+    if config.shards > 1 and here().world == 1:
         # A part has one thread: the operators inside must not start more.
         torch.set_num_threads(1)
     try:
@@ -247,7 +264,8 @@ def train(
     finally:
         torch.set_num_threads(threads)
     restore(task, run_dir)
-    return write_model(task, lines, samples, config, Path(run_dir) / f"{config.name}.safetensors")
+    file = Path(run_dir) / f"{config.name}.safetensors"
+    return once(lambda: write_model(task, lines, samples, config, file))
 
 
 def _samples(data: str | Path | Sequence[str | Path] | None, config: HtrConfig) -> list[Sample]:

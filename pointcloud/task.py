@@ -16,6 +16,7 @@ from geomix.config import load_config
 from geomix.epochs import seed_everything
 from geomix.errors import InputError
 from geomix.metrics import confusion, scores
+from geomix.processes import join, once
 from geomix.progress import progress
 from geomix.samples import SampleData
 from geomix.task import SegmentationTask
@@ -65,6 +66,13 @@ class PointcloudTask(SegmentationTask):
         logits = self.model(batch.grid_coord, batch.feat, batch.cu_seqlens)
         return segmentation_loss(logits, batch.labels, self.weights, self.lovasz, self.smoothing)
 
+    def weight(self, batch: Batch) -> Tensor:
+        """The weights of the labelled voxels, so that the cross-entropy is that of the whole batch.
+
+        The Lovász loss is no mean over voxels: over several processes it is the mean of those of the shares.
+        """
+        return self.weights[batch.labels[batch.labels != IGNORE]].sum()
+
     def judge(self, batch: Batch) -> None:
         """Count what the served weights make of every point of whole clouds."""
         found = self.served(batch.grid_coord, batch.feat, batch.cu_seqlens).argmax(1)
@@ -94,6 +102,7 @@ def train(
     """
     if not isinstance(config, PointcloudConfig):
         config = load_config(config, "pointcloud", PointcloudConfig)
+    join(config.train.batch_size, device)
     folder = Path(run_dir)
     splits = open_splits(config.data, None if data is None else Path(data), class_ids(config.classes))
     seed_everything(config.train.seed)
@@ -104,14 +113,18 @@ def train(
     )
     fit(task, _batches(config, splits), config.train, folder, resume, max_minutes, device)
     restore(task, folder)
-    served = task.served.eval()
+    return once(lambda: _write(task.served.eval(), config, splits, folder))
+
+
+def _write(model: nn.Module, config: PointcloudConfig, splits: Splits, folder: Path) -> Path:
+    """Score the trained model and write it with its card."""
     metrics = {
-        name: score(served, clouds, config.inputs)
+        name: score(model, clouds, config.inputs)
         for name, clouds in (("val", splits.val), ("test", splits.test))
         if clouds
     }
     file = folder / f"{config.name}.safetensors"
-    save_model(served, make_card(config, metrics), file, overwrite=True)
+    save_model(model, make_card(config, metrics), file, overwrite=True)
     return file
 
 

@@ -19,6 +19,7 @@ from geomix.config import load_config
 from geomix.epochs import seed_everything
 from geomix.errors import InputError
 from geomix.metrics import confusion, scores
+from geomix.processes import in_turn, join, once
 from geomix.progress import progress
 from geomix.samples import SampleData
 from geomix.task import SegmentationTask
@@ -57,10 +58,17 @@ class SitsTask(SegmentationTask):
     def loss(self, batch: Batch) -> Tensor:
         """Cross entropy of the labelled pixels, each weighted by its class."""
         logits = self.model(batch.values, batch.days, batch.valid).float()
-        labelled = (batch.labels != IGNORE) & batch.valid.any(1)
-        weights = self.weights[batch.labels.clamp(min=0)] * labelled
+        weights = self._pixel_weights(batch)
         losses = nn.functional.cross_entropy(logits, batch.labels.clamp(min=0), reduction="none")
         return (losses * weights).sum() / weights.sum().clamp(min=1e-6)
+
+    def weight(self, batch: Batch) -> Tensor:
+        """The weights of the labelled pixels."""
+        return self._pixel_weights(batch).sum()
+
+    def _pixel_weights(self, batch: Batch) -> Tensor:
+        labelled = (batch.labels != IGNORE) & batch.valid.any(1)
+        return self.weights[batch.labels.clamp(min=0)] * labelled
 
     def judge(self, batch: Batch) -> None:
         """Count what the served weights make of whole series."""
@@ -91,9 +99,12 @@ def train(
     """
     if not isinstance(config, SitsConfig):
         config = load_config(config, "sits", SitsConfig)
+    join(config.train.batch_size, device)
     folder = Path(run_dir)
     place = None if data is None else Path(data)
-    splits = open_splits(config.data, place, config.inputs, config.classes, folder)
+    with in_turn():
+        # Synthetic data are written.
+        splits = open_splits(config.data, place, config.inputs, config.classes, folder)
     inputs = splits.normalised(config.inputs)
     seed_everything(config.train.seed)
     model = TSViPoM(config.model)
@@ -101,14 +112,18 @@ def train(
     task = SitsTask(model, config, class_weights(splits.train, len(config.classes), config.class_weight))
     fit(task, _batches(config, splits, inputs), config.train, folder, resume, max_minutes, device)
     restore(task, folder)
-    served = task.served.eval()
+    return once(lambda: _write(task.served.eval(), config, splits, inputs, folder))
+
+
+def _write(model: nn.Module, config: SitsConfig, splits: Splits, inputs: Inputs, folder: Path) -> Path:
+    """Score the trained model and write it with its card."""
     metrics = {
-        name: score(served, series, inputs)
+        name: score(model, series, inputs)
         for name, series in (("val", splits.val), ("test", splits.test))
         if series
     }
     file = folder / f"{config.name}.safetensors"
-    save_model(served, make_card(config, inputs, metrics, seen=splits.train), file, overwrite=True)
+    save_model(model, make_card(config, inputs, metrics, seen=splits.train), file, overwrite=True)
     return file
 
 
