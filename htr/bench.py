@@ -7,27 +7,27 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psutil
 import torch
 
 from geomix.bench import Row, measure
+from geomix.config import load_config
 from geomix.errors import InputError
-from htr.model import LineRecogniser, ModelConfig, StemConfig
+from htr.experiment import HtrConfig
+from htr.model import LineRecogniser
+from htr.study import ATTENTION, POM
 from htr.unroll import Slots, unroll
 
-MIXERS = {
-    "attention": {"name": "attention", "heads": 6},
-    "pom": {"name": "pom", "gate_heads": 32},
-    "hybrid": None,
-}
+MIXERS: dict[str, Any] = {"attention": ATTENTION, "pom": POM, "hybrid": [ATTENTION, POM] * 2}
 """The mixers that are compared; the hybrid takes turns between the other two."""
 
 PAGES = (2, 8, 16, 64)
 """Lines of the unrolled pages."""
 
-LINE_WIDTH = 640
-"""Width of a line, px at a height of 48: about eight words."""
+LINE_WIDTH = 428
+"""Width of a line, px at a height of 32: about eight words."""
 
 _TOLERANCE = 1e-4
 
@@ -71,25 +71,14 @@ def _row(case: str, metric: str, value: float | None, unit: str, rival: float | 
 
 
 def build(mixer: str) -> LineRecogniser:
-    """A recogniser of the size of `small.yaml` whose lines see each other, with random weights."""
-    one, other = MIXERS["attention"], MIXERS["pom"]
-    spec = MIXERS[mixer]
+    """The recogniser of `small.yaml` with another mixer and random weights; its lines see each other."""
+    shape = load_config("small", "htr", HtrConfig).model
     torch.manual_seed(0)
-    config = ModelConfig(
-        classes=140,
-        height=48,
-        stem=StemConfig(blocks=(0, 1, 1, 0)),
-        dim=192,
-        depth=4,
-        mixer=spec if spec is not None else [one, other] * 2,
-        local=9,
-        context="page",
-    )
-    return LineRecogniser(config).eval()
+    return LineRecogniser(shape.model_copy(update={"mixer": MIXERS[mixer], "context": "page"})).eval()
 
 
 def _line(width: int, seed: int) -> torch.Tensor:
-    return torch.rand(48, width, generator=torch.Generator().manual_seed(seed))
+    return torch.rand(32, width, generator=torch.Generator().manual_seed(seed))
 
 
 def _reading(model: LineRecogniser, images: torch.Tensor, slots: Slots) -> Callable[[], object]:
