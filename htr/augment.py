@@ -60,12 +60,33 @@ def tone(image: Image, rng: np.random.Generator) -> Image:
     return np.asarray(changed, dtype=np.uint8)
 
 
-def blank_spots(image: Image, rng: np.random.Generator) -> Image:
-    """Erase one to three narrow upright strips, so that the context must fill them in."""
+def sway(image: Image, rng: np.random.Generator) -> Image:
+    """Move the pen's path smoothly, by up to a tenth of the height from letter to letter."""
+    height, width = image.shape
+    # A knot a letter, at the top and at the bottom: letters lean, widen and rise each in their own way.
+    knots = (2, max(2, width // height + 2))
+    sway_x, sway_y = (
+        cv2.resize(
+            rng.normal(0, part * height, knots).astype(np.float32),
+            (width, height),
+            interpolation=cv2.INTER_CUBIC,
+        )
+        for part in (0.08, 0.03)
+    )
+    sway_x += np.arange(width, dtype=np.float32)
+    sway_y += np.arange(height, dtype=np.float32)[:, None]
+    return np.asarray(cv2.remap(image, sway_x, sway_y, cv2.INTER_LINEAR), dtype=np.uint8)
+
+
+def hide(image: Image, rng: np.random.Generator) -> Image:
+    """Erase upright strips of up to a letter, a tenth of the line or so, to be filled in from the context.
+
+    Source: after the span masking of Li et al., HTR-VT, arXiv 2409.08573, which hides tokens.
+    """
     changed = image.copy()
     height, width = image.shape
-    for _ in range(int(rng.integers(1, 4))):
-        size = int(rng.integers(2, max(3, height // 5)))
+    for _ in range(int(rng.integers(1, max(2, width // (3 * height)) + 1))):
+        size = int(rng.integers(2, max(3, height * 3 // 4)))
         left = int(rng.integers(0, max(1, width - size)))
         changed[:, left : left + size] = 0
     return changed
@@ -83,10 +104,12 @@ def augment(image: Image, width: int, rng: np.random.Generator) -> Image:
         uint8 [height, width].
     """
     changed = warp(image, width, rng, strength=1.0 if rng.random() < 0.85 else 0.0)
+    if rng.random() < 0.6:
+        changed = sway(changed, rng)
     if rng.random() < 0.4:
         changed = stroke(changed, rng)
     if rng.random() < 0.5:
         changed = tone(changed, rng)
-    if rng.random() < 0.2:
-        changed = blank_spots(changed, rng)
+    if rng.random() < 0.6:
+        changed = hide(changed, rng)
     return changed
