@@ -93,10 +93,7 @@ def test_evaluate_scores_pages(folder, capsys):
 
 def test_evaluate_refuses_to_mix_lines_and_pages(folder, capsys):
     (folder / "x.tar").write_bytes(b"")
-    assert (
-        geomix(folder, "evaluate", "--data", "@p.png", "@x.tar", "--model", "@tiny.safetensors")
-        == 1
-    )
+    assert geomix(folder, "evaluate", "--data", "@p.png", "@x.tar", "--model", "@tiny.safetensors") == 1
     assert "so not both" in capsys.readouterr().err
 
 
