@@ -86,7 +86,7 @@ def hide(image: Image, rng: np.random.Generator) -> Image:
     changed = image.copy()
     height, width = image.shape
     for _ in range(int(rng.integers(1, max(2, width // (3 * height)) + 1))):
-        size = int(rng.integers(2, max(3, height * 3 // 4)))
+        size = int(rng.integers(1, max(2, min(height * 3 // 4, width // 4))))
         left = int(rng.integers(0, max(1, width - size)))
         changed[:, left : left + size] = 0
     return changed

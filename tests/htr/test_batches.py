@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from htr.augment import augment
+from htr.augment import augment, hide, sway
 from htr.batches import TrainingLines, TrainingPages, collate, pad, padded_batches, runs_of_pages, unrolled
 from htr.charset import Charset
 from htr.data import Sample
@@ -145,3 +145,27 @@ def test_pages_split_by_rows():
     assert left.slots.row.tolist() == [0, 0, 1]
     assert right.names == ["s2"]
     assert torch.equal(right.images, batch.images[1:2])
+
+
+@pytest.mark.parametrize("width", [8, 40, 2000])
+def test_hidden_strips_leave_most_of_a_line(width):
+    line = np.full((32, width), 200, np.uint8)
+    changed = [hide(line, np.random.default_rng(seed)) for seed in range(50)]
+    left = [float((image == 200).mean()) for image in changed]
+    assert all(set(np.unique(image)) <= {0, 200} for image in changed)
+    assert np.mean(left) > 0.8
+    assert 0.5 < min(left) < 1
+
+
+def test_letters_sway_a_little_and_stay_in_their_order():
+    line = np.zeros((32, 400), np.uint8)
+    line[6:26, 20::40] = 255
+    for seed in range(20):
+        changed = sway(line, np.random.default_rng(seed))
+        ink = changed[16].astype(float)
+        places = [
+            np.average(np.arange(start, start + 40), weights=ink[start : start + 40] + 1e-9)
+            for start in range(0, 400, 40)
+        ]
+        assert np.abs(np.array(places) - np.arange(20, 400, 40)).max() < 10
+        assert (changed != line).any()
