@@ -30,6 +30,14 @@ SeasonStart = Annotated[
 Picture = Annotated[
     Path | None, Parameter(name="--quicklook", help="Also draw the map with its legend, as PNG.")
 ]
+Proba = Annotated[
+    Path | None, Parameter(help="Also write the probability of each class, per cent, a band a class.")
+]
+Entropy = Annotated[Path | None, Parameter(help="Also write how undecided the model is, per cent.")]
+Count = Annotated[Path | None, Parameter(help="Also write how many dates show each pixel.")]
+Stac = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Also write a STAC item beside the map.")
+]
 
 
 def day(moment: datetime | None) -> date | None:

@@ -6,7 +6,18 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from geomix.options import DeviceOption, MemoryOption, ModelOption, Output, Overwrite, Quiet, Scheduler
-from sits.cli.options import Block, Picture, Reading, SeasonStart, Until, day
+from sits.cli.options import (
+    Block,
+    Count,
+    Entropy,
+    Picture,
+    Proba,
+    Reading,
+    SeasonStart,
+    Stac,
+    Until,
+    day,
+)
 from sits.options import ReadOptions
 
 
@@ -15,16 +26,10 @@ def segment(
     output: Output,
     model: ModelOption,
     quicklook: Picture = None,
-    proba: Annotated[
-        Path | None, Parameter(help="Also write the probability of each class, per cent, a band a class.")
-    ] = None,
-    entropy: Annotated[
-        Path | None, Parameter(help="Also write how undecided the model is, per cent.")
-    ] = None,
-    count: Annotated[Path | None, Parameter(help="Also write how many dates show each pixel.")] = None,
-    stac: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also write a STAC item beside the map.")
-    ] = False,
+    proba: Proba = None,
+    entropy: Entropy = None,
+    count: Count = None,
+    stac: Stac = False,
     save_state: Annotated[
         Path | None,
         Parameter(help="Also keep the state of the scene in this new folder, for `update` (causal models)."),
@@ -105,5 +110,6 @@ def segment(
         resume=resume,
         scheduler=scheduler,
     )
-    print(*written, sep="\n")
+    for path in written:
+        print(path)
     return code

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from geomix.options import DeviceOption, MemoryOption, Overwrite, Quiet
-from sits.cli.options import Block, Picture, Reading
+from sits.cli.options import Block, Count, Entropy, Picture, Proba, Reading, Stac
 from sits.options import ReadOptions
 
 
@@ -22,6 +22,10 @@ def update(
         str | None, Parameter(name="--model", help="The model of the state, where it was moved.")
     ] = None,
     quicklook: Picture = None,
+    proba: Proba = None,
+    entropy: Entropy = None,
+    count: Count = None,
+    stac: Stac = False,
     reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
@@ -32,15 +36,15 @@ def update(
     """Add new images to the state of a scene without reading the old ones, and map it anew.
 
     The map is that of all images at once. Only images later than those in the state can be added: what was
-    taken in before has been read by what came after it.
+    taken in before has been read by what came after it. Without new images, the map of the state is drawn.
     """
     from geomix.errors import InputError
     from sits.predict import MapPaths
     from sits.state import update_file
 
-    if output is None and quicklook is not None:
-        raise InputError("a quicklook shows a map; name the map with --output")
-    paths = None if output is None else MapPaths(output, quicklook=quicklook)
+    if output is None and (stac or any(path is not None for path in (quicklook, proba, entropy, count))):
+        raise InputError("these outputs go with a map; name the map with --output")
+    paths = None if output is None else MapPaths(output, proba, entropy, count, quicklook, stac)
     written = update_file(
         state,
         inputs,

@@ -7,7 +7,7 @@ import xarray as xr
 
 from geomix.errors import UnsupportedError
 from sits.io.check import checked
-from sits.io.cube import open_cube, open_xarray
+from sits.io.cube import CubeSource, open_cube, open_xarray
 from sits.io.find import expand, kind_of, rasters_in
 from sits.io.geotiff import open_rasters
 from sits.io.patch import open_patch, series_of_patch
@@ -46,7 +46,9 @@ def open_series(inputs: Inputs, options: ReadOptions | None = None) -> TimeSerie
     """
     options = options or ReadOptions()
     if isinstance(inputs, (xr.Dataset, xr.DataArray)):
-        return open_xarray(inputs, options)
+        series = open_xarray(inputs, options)
+        lazy = isinstance(series.source, CubeSource) and series.source.lazy
+        return series if lazy else checked(series, options)
     paths = expand([inputs] if isinstance(inputs, (str, Path)) else inputs)
     kind = kind_of(paths)
     if kind == "pastis":

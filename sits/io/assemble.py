@@ -16,7 +16,7 @@ from sits.dates import format_dates
 from sits.grid import Grid
 from sits.io.inspect import RasterInfo
 from sits.io.raster import RasterBand, RasterFile, Warp, unreadable
-from sits.io.scenes import Scene, SceneSource, days_of_scenes, group_days, one_grid
+from sits.io.scenes import Scene, SceneSource, group_days, joined, one_grid
 from sits.io.target import common_grid
 from sits.options import ReadOptions
 from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale
@@ -63,7 +63,8 @@ def _series_of(
     scenes: Sequence[Scene], grid: Grid, name: str, scale_note: str, level: str | None
 ) -> TimeSeries:
     """Join scenes to a series; those of one day become one acquisition."""
-    grouped = group_days(scenes, days_of_scenes(scenes, grid))
+    found = group_days([scene.moment for scene in scenes], [scene.name for scene in scenes], grid)
+    grouped = [(day, tuple(scenes[place] for place in places)) for day, places in found]
     bands = _shared_bands(scenes, name)
     for day, group in grouped:
         if len(group) > 1:
@@ -72,7 +73,7 @@ def _series_of(
         Acquisition(
             date=day,
             names=tuple(scene.name for scene in group),
-            offset="; ".join(dict.fromkeys(scene.offset for scene in group)),
+            offset=joined([scene.offset for scene in group]),
         )
         for day, group in grouped
     )

@@ -17,7 +17,7 @@ from sits.dates import parse_datetime, read_date_table
 from sits.grid import Window
 from sits.io.cubebands import find_bands
 from sits.io.cubegrid import axes_of, grid_of_cube
-from sits.io.scenes import undeclared_met, zeros
+from sits.io.scenes import group_days, joined, undeclared_met, zeros
 from sits.io.target import with_crs
 from sits.options import ReadOptions
 from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale, level_in_name
@@ -55,6 +55,11 @@ class CubeSource:
     """What is added to the digital numbers of each place along the time dimension."""
     name: str = "series"
     _told: set[str] = field(default_factory=set)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether dask holds the numbers, so that nothing is read before it is asked for."""
+        return any(self.data[one.variable].chunks for one in self.bands.values())
 
     def read(self, steps: Sequence[int], bands: Sequence[str], window: Window) -> tuple[Values, Mask]:
         """Reflectance [T, C, h, w] and where there are data [T, h, w]."""
@@ -169,7 +174,16 @@ def open_xarray(
     bands = _with_radiometry(data, found, (time, y, x), options, name)
     moments = _moments(data, time, options, name)
     offsets, reasons = _offsets(data, time, bands, options)
-    steps, acquisitions = _days(moments, reasons)
+    grouped = group_days(moments, [moment.isoformat() for moment in moments], grid)
+    steps = tuple(places for _, places in grouped)
+    acquisitions = tuple(
+        Acquisition(
+            day,
+            tuple(moments[place].isoformat() for place in places),
+            joined([reasons[place] for place in places]),
+        )
+        for day, places in grouped
+    )
     source = CubeSource(data, (time, y, x), band_dim, bands, steps, offsets, name)
     names = tuple(sorted(bands, key=lambda band: (BANDS.index(band) if band in BANDS else 99, band)))
     level = level_in_name(str(data.attrs.get("source", ""))) or level_in_name(name)
@@ -304,20 +318,6 @@ def _at(data: xr.Dataset, time: Hashable, step: int, *names: str) -> Any:
         if key in data.attrs:
             return data.attrs[key]
     return None
-
-
-def _days(
-    moments: Sequence[datetime], reasons: Sequence[str]
-) -> tuple[tuple[tuple[int, ...], ...], tuple[Acquisition, ...]]:
-    order = sorted(range(len(moments)), key=lambda step: (moments[step], step))
-    groups: dict[Any, list[int]] = {}
-    for step in order:
-        groups.setdefault(moments[step].date(), []).append(step)
-    acquisitions = tuple(
-        Acquisition(day, tuple(moments[step].isoformat() for step in steps), reasons[steps[0]])
-        for day, steps in groups.items()
-    )
-    return tuple(tuple(steps) for steps in groups.values()), acquisitions
 
 
 def _number(value: Any) -> float | None:

@@ -106,33 +106,41 @@ class SceneSource:
             )
 
 
-def group_days(scenes: Sequence[Scene], days: Sequence[date]) -> list[tuple[date, tuple[Scene, ...]]]:
-    """Put the scenes of one day together, in order of time and name, days rising.
+def group_days(
+    moments: Sequence[datetime], names: Sequence[str], grid: Grid
+) -> list[tuple[date, tuple[int, ...]]]:
+    """Put what was taken on one day together: by the sun where all give a time, else by the calendar.
 
     Args:
-        scenes: all scenes.
-        days: the day to which each belongs.
+        moments: when each scene was taken, UTC.
+        names: their names, which decide where times are the same.
+        grid: where they lie.
 
     Returns:
-        For each day the date of its first scene, and its scenes.
+        For each day the date of its first scene and the places of its scenes, in order of time; days rise.
     """
-    groups: dict[date, list[Scene]] = {}
-    for scene, day in sorted(zip(scenes, days, strict=True), key=lambda pair: (pair[0].moment, pair[0].name)):
-        groups.setdefault(day, []).append(scene)
+    groups: dict[date, list[int]] = {}
+    days = _days(moments, grid)
+    for place in sorted(range(len(moments)), key=lambda place: (moments[place], names[place])):
+        groups.setdefault(days[place], []).append(place)
     ordered = sorted(groups.items())
-    dates = [group[0].moment.date() for _, group in ordered]
+    dates = [moments[group[0]].date() for _, group in ordered]
     if len(set(dates)) < len(dates):  # far east, where the day by the sun begins the evening before
         dates = [day for day, _ in ordered]
     return [(day, tuple(group)) for day, (_, group) in zip(dates, ordered, strict=True)]
 
 
-def days_of_scenes(scenes: Sequence[Scene], grid: Grid) -> list[date]:
-    """The day of each scene: by the sun where all give a time, so that one overpass stays together."""
-    if any(scene.moment.time() == time() for scene in scenes) or grid.crs is None:
-        return [scene.moment.date() for scene in scenes]
+def joined(reasons: Sequence[str]) -> str:
+    """The offsets of the scenes of a day in words, each once."""
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _days(moments: Sequence[datetime], grid: Grid) -> list[date]:
+    if any(moment.time() == time() for moment in moments) or grid.crs is None:
+        return [moment.date() for moment in moments]
     west, south, east, north = grid.bounds
     longitude = transform(grid.crs, "EPSG:4326", [(west + east) / 2], [(south + north) / 2])[0][0]
-    return [solar_day(scene.moment, longitude) for scene in scenes]
+    return [solar_day(moment, longitude) for moment in moments]
 
 
 def one_grid(scenes: Sequence[Scene], name: str) -> Grid:

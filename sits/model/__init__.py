@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomix.config import parse_config
+from sits.model.codes import DayTable
 from sits.model.config import ModelConfig, Stage
-from sits.model.tsvipom import DayTable, TSViPoM
+from sits.model.tsvipom import TSViPoM
 
 __all__ = ["DayTable", "ModelConfig", "Stage", "TSViPoM", "build_model"]
 

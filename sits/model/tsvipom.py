@@ -15,20 +15,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from geomix import Encoder, PoM, Segments
+from geomix import Encoder, Segments
 from geomix.encoder import Block
 from geomix.errors import InputError, UnsupportedError
 from geomix.mixers import State
-from geomix.position import sincos
+from sits.model.codes import DayTable, code_of_days, code_of_places
 from sits.model.config import ModelConfig, Stage
+from sits.model.states import blocks_of_days, is_summable, joined, read_through, rows_of
 from sits.model.tiling import fill_dates, fill_pixels, from_tiles, pad, to_tiles
-
-DAY_PERIODS = (12.0, 900.0)
-"""Shortest and longest wave of the code of days, days: two revisits, and a season with what hangs over."""
-
-PLACE_PERIODS = (4.0, 64.0)
-"""The same for places, patches: not longer than a training crop with its context, or it would be unknown."""
-
 
 AT_ONCE = {"cpu": 8_192, "cuda": 1_048_576}
 """Tokens that are mixed together where no gradients are kept: what fits the caches, or fills a GPU."""
@@ -83,21 +77,71 @@ class TSViPoM(nn.Module):
         Raises:
             InputError: if the shapes do not fit together.
         """
-        self._check(values, days, valid)
         height, width = values.shape[-2:]
-        days = days.expand(len(values), -1)
-        values, valid = pad(values, valid, self.patch)
-        if self.config.fill_dates is not None:
-            values, days, valid = fill_dates(values, days, valid, self.config.fill_dates)
+        values, days, valid = self._completed(values, days, valid)
         if self.config.tile is None:
-            logits = self._score(values, days, valid, origin)
+            logits = self._locate(*self._classes(values, days, valid), origin)
         else:
             grid = (values.shape[-2] // self.config.tile, values.shape[-1] // self.config.tile)
             tiles, seen = to_tiles(values, grid), to_tiles(valid, grid)
-            logits = from_tiles(
-                self._score(tiles, days.repeat_interleave(grid[0] * grid[1], 0), seen, (0, 0)), grid
-            )
+            days = days.repeat_interleave(grid[0] * grid[1], 0)
+            logits = from_tiles(self._locate(*self._classes(tiles, days, seen), (0, 0)), grid)
         return logits[..., :height, :width]
+
+    @property
+    def surveys(self) -> bool:
+        """Whether the context is a whole scene that can be summed up in parts: `survey`, then `answer`."""
+        return self.halo is None and self.spatial is not None and all(map(is_summable, self.spatial.blocks))
+
+    def survey(
+        self,
+        values: Tensor,
+        days: Tensor,
+        valid: Tensor,
+        known: tuple[State, ...] = (),
+        *,
+        origin: tuple[int, int] = (0, 0),
+    ) -> State:
+        """What the next spatial block remembers of a part of a scene; merge the states of all parts.
+
+        Args:
+            values: as in `forward`, of one part.
+            days: as in `forward`.
+            valid: as in `forward`.
+            known: the states of the whole scene in the spatial blocks before.
+            origin: as in `forward`.
+
+        Returns:
+            The state of each class map, [B * K].
+        """
+        tokens, heard = self._maps(*self._classes(*self._completed(values, days, valid)), origin)
+        spatial = cast(Encoder, self.spatial)
+        found = []
+        for part in self._portions(len(tokens), tokens.shape[1]):
+            mixed = read_through(spatial, tokens[part], known, part)
+            segments = None if heard is None else Segments.from_mask(heard[part])
+            found.append(cast(Block, spatial.blocks[len(known)]).observe(mixed, segments))
+        return joined(tuple(found))
+
+    def answer(
+        self,
+        values: Tensor,
+        days: Tensor,
+        valid: Tensor,
+        known: tuple[State, ...],
+        *,
+        origin: tuple[int, int] = (0, 0),
+    ) -> Tensor:
+        """Score a part of a scene from the states of the whole in all spatial blocks, as `forward` would."""
+        height, width = values.shape[-2:]
+        classes, seen = self._classes(*self._completed(values, days, valid))
+        tokens, _ = self._maps(classes, seen, origin)
+        spatial = cast(Encoder, self.spatial)
+        mixed = [
+            spatial.norm(read_through(spatial, tokens[part], known, part))
+            for part in self._portions(len(tokens), tokens.shape[1])
+        ]
+        return self._logits(torch.cat(mixed), seen)[..., :height, :width]
 
     def observe(
         self, values: Tensor, days: Tensor, valid: Tensor, state: tuple[State, ...] | None = None
@@ -125,23 +169,23 @@ class TSViPoM(nn.Module):
         days = days.repeat_interleave(tokens.shape[1] * tokens.shape[2], 0)
         tokens, seen = tokens.flatten(0, 2), seen.flatten(0, 2)
         parts = [
-            self._add(tokens[part], seen[part], days[part], None if state is None else _rows(state, part))
+            self._add(tokens[part], seen[part], days[part], None if state is None else rows_of(state, part))
             for part in self._portions(len(tokens), tokens.shape[1])
         ]
-        return tuple(_join(layers) for layers in zip(*parts, strict=True))
+        return tuple(joined(layers) for layers in zip(*parts, strict=True))
 
     def _add(
         self, tokens: Tensor, seen: Tensor, days: Tensor, state: tuple[State, ...] | None
     ) -> tuple[State, ...]:
         """The state of some places, [S, T, D] tokens, after their dates; nobody reads in the last block."""
         if bool((days[:, 1:] == days[:, :-1]).any()):
-            tokens, segments = tokens[seen], _blocks_of_days(seen, days, 0)
+            tokens, segments = tokens[seen], blocks_of_days(seen, days, 0)
         else:
             segments = Segments.from_mask(seen, causal=True)
         after = []
         for index, block in enumerate(self.temporal.blocks):
             known = None if state is None else state[index]
-            if block is self._last and _is_summable(self._last):
+            if block is self._last and is_summable(self._last):
                 found = self._last.observe(tokens, segments)
                 after.append(found if known is None else known.merge(found))
             else:
@@ -172,7 +216,7 @@ class TSViPoM(nn.Module):
             places = len(seen.flatten()[part])
             block = Segments.dense(places, count, block_size=count)
             tokens = self.class_tokens.expand(places, -1, -1)
-            parts.append(self.temporal(tokens, block, state=_rows(state, part)))
+            parts.append(self.temporal(tokens, block, state=rows_of(state, part)))
         classes = torch.cat(parts)
         return self._locate(classes.view(*seen.shape, *classes.shape[1:]), seen, origin)
 
@@ -202,17 +246,27 @@ class TSViPoM(nn.Module):
         # Features, both projections, the MLP and what they leave behind: 14 times the features, as measured.
         return 4 * dim * (14 * max(at_once, spatial) + 3 * kept)
 
-    def _score(self, values: Tensor, days: Tensor, valid: Tensor, origin: tuple[int, int]) -> Tensor:
+    def _completed(self, values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Checked, in whole patches and tiles, and filled up where the published model was."""
+        self._check(values, days, valid)
+        days = days.expand(len(values), -1)
+        values, valid = pad(values, valid, self.patch)
+        if self.config.fill_dates is not None:
+            values, days, valid = fill_dates(values, days, valid, self.config.fill_dates)
+        return values, days, valid
+
+    def _classes(self, values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+        """The class tokens of each place, [B, h, w, K, D], and which places any date shows, [B, h, w]."""
         tall = values.shape[-2]
         step = tall if torch.is_grad_enabled() else self._rows_at_once(values)
         parts = [
             self._summarise(values[..., top : top + step, :], days, valid[..., top : top + step, :])
             for top in range(0, tall, step)
         ]
-        classes, seen = (
-            torch.cat(part, dim=1) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True)
-        )
-        return self._locate(classes, seen, origin)
+        if len(parts) == 1:
+            return parts[0]
+        classes, seen = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+        return classes, seen
 
     def _rows_at_once(self, values: Tensor) -> int:
         """Rows of pixels that are worked on together: places see each other only in `_locate`."""
@@ -224,7 +278,7 @@ class TSViPoM(nn.Module):
         return AT_ONCE.get(self.class_tokens.device.type, AT_ONCE["cuda"])
 
     def _summarise(self, values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """The class tokens of each place, [B, h, w, K, D], and which places any date shows, [B, h, w]."""
+        """`_classes` of some rows."""
         tokens, seen = self._tokens(values, days, valid)
         places = tokens.flatten(0, 2), seen.flatten(0, 2)
         if self.config.causal:
@@ -250,7 +304,7 @@ class TSViPoM(nn.Module):
         if self.day_table is not None:
             code: Tensor = self.day_table(days)
             return code
-        return _waves(days, self.config.dim, DAY_PERIODS)
+        return code_of_days(days, self.config.dim)
 
     def _read_among(self, tokens: Tensor, seen: Tensor) -> Tensor:
         """Dates and class tokens see each other, as published; returns the class tokens, [S, K, D]."""
@@ -262,7 +316,7 @@ class TSViPoM(nn.Module):
             segments = Segments.from_mask(torch.cat([seen, seen.new_ones(places, count)], dim=1))
         tokens = self._all_but_last(tokens, segments)
         last = self._last
-        if _is_summable(last):
+        if is_summable(last):
             # Only the class tokens are wanted: the dates are summed up, but read nothing any more.
             mixed = last.read(tokens[:, -count:], last.observe(tokens, segments))
         else:
@@ -275,11 +329,11 @@ class TSViPoM(nn.Module):
         places, count = len(tokens), self.config.classes
         tokens = torch.cat([tokens, self.class_tokens.to(tokens.dtype).expand(places, -1, -1)], dim=1)
         known = torch.cat([seen, seen.new_ones(places, count)], dim=1)
-        segments = _blocks_of_days(seen, days.repeat_interleave(places_per_image, 0), count)
+        segments = blocks_of_days(seen, days.repeat_interleave(places_per_image, 0), count)
         packed = self._all_but_last(tokens[known], segments)
         last, ends = self._last, segments.cu_seqlens[1:, None]
         own = ends + torch.arange(-count, 0, device=ends.device)
-        if _is_summable(last):
+        if is_summable(last):
             mixed = last.read(packed[own], last.observe(packed, segments))
         else:
             mixed = last(packed, segments)[own]
@@ -297,16 +351,26 @@ class TSViPoM(nn.Module):
 
     def _locate(self, classes: Tensor, seen: Tensor, origin: tuple[int, int]) -> Tensor:
         """Mix the places of each class and score their pixels; [B, h, w, K, D] -> [B, K, H, W]."""
+        tokens, heard = self._maps(classes, seen, origin)
+        if self.spatial is not None:
+            tokens = self._mix_places(tokens, (seen.shape[1], seen.shape[2]), heard)
+        return self._logits(tokens, seen)
+
+    def _maps(self, classes: Tensor, seen: Tensor, origin: tuple[int, int]) -> tuple[Tensor, Tensor | None]:
+        """A map of tokens for each class, [B * K, h * w, D], and the places that are heard, None for all."""
         batch, rows, columns, count, dim = classes.shape
         tokens = classes.permute(0, 3, 1, 2, 4).reshape(batch * count, rows * columns, dim)
-        if self.spatial is not None:
-            tokens = tokens + self._place_code(rows, columns, origin, tokens)
-            # A place that no date shows is told nothing about, so its neighbours must not listen to it.
-            heard = None if bool(seen.all()) else seen.flatten(1).repeat_interleave(count, 0)
-            tokens = self._mix_places(tokens, (rows, columns), heard)
+        if self.spatial is None:
+            return tokens, None
+        # A place that no date shows is told nothing about, so its neighbours must not listen to it.
+        heard = None if bool(seen.all()) else seen.flatten(1).repeat_interleave(count, 0)
+        return tokens + self._place_code(rows, columns, origin, tokens), heard
+
+    def _logits(self, tokens: Tensor, seen: Tensor) -> Tensor:
+        batch, rows, columns = seen.shape
         side = self.config.patch
-        scores: Tensor = self.head(tokens).view(batch, count, rows, columns, side, side)
-        return scores.transpose(3, 4).reshape(batch, count, rows * side, columns * side)
+        scores: Tensor = self.head(tokens).view(batch, -1, rows, columns, side, side)
+        return scores.transpose(3, 4).reshape(batch, -1, rows * side, columns * side)
 
     def _mix_places(self, tokens: Tensor, shape_yx: tuple[int, int], heard: Tensor | None) -> Tensor:
         """The spatial encoder over maps of class tokens, [maps, places, D], as many at once as are needed."""
@@ -324,80 +388,9 @@ class TSViPoM(nn.Module):
             return self.place_table.to(like.dtype)
         if self.config.place_code == "none":
             return like.new_zeros(())
-        side, half = self.config.patch, self.config.dim // 2
-        y = torch.arange(rows, device=like.device) + origin[0] // side
-        x = torch.arange(columns, device=like.device) + origin[1] // side
-        code_y = _waves(y, half, PLACE_PERIODS)[:, None].expand(-1, columns, -1)
-        code_x = _waves(x, self.config.dim - half, PLACE_PERIODS)[None].expand(rows, -1, -1)
-        return torch.cat([code_y, code_x], dim=-1).flatten(0, 1).to(like.dtype)
-
-
-class DayTable(nn.Module):
-    """The published time code: a linear layer on a one-hot day of the year, read as a table."""
-
-    DAYS = 366
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        # Names, shapes and start of nn.Linear(366, dim): the published weights fit as they are.
-        self.linear = nn.Linear(self.DAYS, dim)
-
-    def forward(self, days: Tensor) -> Tensor:
-        """Look up days of the year, [..., D]; days outside 0 to 365 are an error.
-
-        The published code passes days as a fraction of 365.0001 in float32 and cuts it back to an integer,
-        which turns 19 of them, such as 13, 26 and 52, into the day before. Its weights were trained with
-        that, so it is repeated here.
-
-        Raises:
-            InputError: if a day lies outside the table.
-        """
-        index = (days.to(torch.float32) / 365.0001 * 365.0001).to(torch.int64)
-        if index.numel() and (int(index.min()) < 0 or int(index.max()) >= self.DAYS):
-            raise InputError(
-                f"days of the year must lie within 0 and 366, got {int(days.min())} to {int(days.max())}; "
-                "the inputs of this model need `days: year`"
-            )
-        return self.linear.weight.t()[index] + self.linear.bias
-
-
-def _rows(state: tuple[State, ...], part: slice) -> tuple[State, ...]:
-    """The states of some places."""
-    return tuple(State(one.total[part], one.count[part]) for one in state)
-
-
-def _join(states: tuple[State, ...]) -> State:
-    """One state of the places of several."""
-    if len(states) == 1:
-        return states[0]
-    return State(torch.cat([one.total for one in states]), torch.cat([one.count for one in states]))
-
-
-def _is_summable(block: Block) -> bool:
-    """Whether the mixer of a block can sum tokens up apart from reading them."""
-    return isinstance(block.mixer, PoM) and not block.mixer.rotary
+        first = (origin[0] // self.config.patch, origin[1] // self.config.patch)
+        return code_of_places(rows, columns, first, self.config.dim, like.device).to(like.dtype)
 
 
 def _encoder(stage: Stage, dim: int, dropout: float) -> Encoder:
     return Encoder(dim, stage.depth, stage.mixer, mlp_ratio=stage.mlp_ratio, dropout=dropout)
-
-
-def _waves(position: Tensor, dim: int, periods: tuple[float, float]) -> Tensor:
-    return sincos(position, dim, min_period=periods[0], max_period=periods[1])
-
-
-def _blocks_of_days(seen: Tensor, days: Tensor, classes: int) -> Segments:
-    """One block a day and one for the class tokens, of the valid tokens packed; days must not fall.
-
-    Args:
-        seen: which date tokens exist, [S, T].
-        days: their days, [S, T].
-        classes: number of class tokens after the dates of each place.
-    """
-    opens = torch.nn.functional.pad(days[:, 1:] != days[:, :-1], (1, 0), value=True)
-    block = opens.cumsum(1) - 1
-    counts = seen.new_zeros((len(seen), days.shape[1] + 1), dtype=torch.int64)
-    counts.scatter_add_(1, block, seen.to(torch.int64))
-    counts[:, -1] = classes
-    cu_blocks = torch.nn.functional.pad(counts.flatten().cumsum(0), (1, 0))
-    return Segments.packed(cu_blocks[:: days.shape[1] + 1].contiguous(), cu_blocks)

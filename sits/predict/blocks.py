@@ -1,7 +1,8 @@
 """A model over a scene of any size: blocks with the context they need, so that no seam shows.
 
 A block is read with the halo of the model around it, as far as the scene reaches, and only its own pixels
-are kept. So every block size, and the whole scene at once, give the same scores.
+are kept. So every block size, and the whole scene at once, give the same scores. A model without a local
+window sees the whole scene, which is scored at once where memory allows, else read several times.
 """
 
 import logging
@@ -13,11 +14,12 @@ from math import ceil
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from geomix.checkpoint import Card, card_of
 from geomix.errors import InputError, MemoryBudgetError, NonFiniteError
 from geomix.memory import default_budget, format_memory
+from geomix.mixers import State
 from geomix.progress import progress
 from sits.grid import Grid, Window
 from sits.inputs import Inputs, days_of, prepare
@@ -25,6 +27,8 @@ from sits.outputs import NODATA, Legend
 from sits.series import TimeSeries
 
 log = logging.getLogger(__name__)
+
+Days = NDArray[np.int64]
 
 _LARGEST = 256
 """Side of the blocks where memory allows; larger ones are no faster."""
@@ -83,6 +87,10 @@ class Scorer:
         self.unit = int(model.patch)  # type: ignore[arg-type]
         halo = model.halo
         self.halo: int | None = None if halo is None else int(halo)  # type: ignore[arg-type]
+        self.surveys = bool(getattr(model, "surveys", False))
+        """Whether a scene that is its own context can be scored in blocks."""
+        self.depth = len(model.spatial.blocks) if self.surveys else 0  # type: ignore[union-attr, arg-type]
+        """Spatial blocks, each of which needs to know the whole scene."""
 
     def series(self, series: TimeSeries) -> TimeSeries:
         """The series with the bands of the model, in its order.
@@ -92,20 +100,29 @@ class Scorer:
         """
         return series.select(self.inputs.bands)
 
-    def days(self, series: TimeSeries, start: date | None = None) -> NDArray[np.int64]:
+    def days(self, series: TimeSeries, start: date | None = None) -> Days:
         """When each image was taken, as the model counts, [T]."""
         return days_of(series.dates, self.inputs, start)
 
-    def scores(self, series: TimeSeries, days: NDArray[np.int64], window: Window) -> Scores:
+    def scores(
+        self, series: TimeSeries, days: Days, window: Window, known: tuple[State, ...] | None = None
+    ) -> Scores:
         """Score a window, which starts at a multiple of `unit`, with its context.
+
+        Args:
+            series: with the bands of the model.
+            days: when each image was taken, as the model counts.
+            window: what is scored.
+            known: what the whole scene says, from `survey_scene`; then the window alone is read.
 
         Raises:
             NonFiniteError: if a score is NaN or infinite.
         """
         grid = series.grid
-        outer = grid.whole if self.halo is None else window.pad(self.halo, grid.shape)
+        halo = self.halo if known is None else 0
+        outer = grid.whole if halo is None else window.pad(halo, grid.shape)
         values, valid = series.read(outer)
-        logits = self.run(values, valid, days, outer)
+        logits = self.run(values, valid, days, outer, known)
         rows, cols = window.within(outer)
         part = logits[:, rows, cols]
         if not np.isfinite(part).all():
@@ -115,26 +132,48 @@ class Scorer:
             )
         return Scores(window, part, valid[:, rows, cols].sum(axis=0).astype(np.uint16))
 
+    def tensors(
+        self, values: NDArray[np.float32], valid: NDArray[np.bool_], days: Days
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Normalised values, days and validity of one series, as the model takes them."""
+        normal = prepare(values, valid, self.inputs)
+        return (
+            torch.from_numpy(normal)[None].to(self.device),
+            torch.from_numpy(days).to(self.device),
+            torch.from_numpy(valid)[None].to(self.device),
+        )
+
     def run(
-        self, values: NDArray[np.float32], valid: NDArray[np.bool_], days: NDArray[np.int64], outer: Window
+        self,
+        values: NDArray[np.float32],
+        valid: NDArray[np.bool_],
+        days: Days,
+        outer: Window,
+        known: tuple[State, ...] | None = None,
     ) -> NDArray[np.float32]:
         """Logits [K, h, w] of reflectance [T, C, h, w] that lies at `outer` in its scene."""
         if not valid.any():
             # Nothing to see: no class is better than another, and the model need not be asked.
             return np.zeros((len(self.legend.classes), *valid.shape[1:]), dtype=np.float32)
-        normal = prepare(values, valid, self.inputs)
+        images, origin = self.tensors(values, valid, days), (outer.row, outer.col)
         with torch.inference_mode():
-            logits = self.model(
-                torch.from_numpy(normal)[None].to(self.device),
-                torch.from_numpy(days).to(self.device),
-                torch.from_numpy(valid)[None].to(self.device),
-                origin=(outer.row, outer.col),
-            )
+            if known is None:
+                logits = self.model(*images, origin=origin)
+            else:
+                logits = self.model.answer(*images, known, origin=origin)  # type: ignore[operator]
         found: NDArray[np.float32] = logits[0].float().cpu().numpy()
         return found
 
-    def block_size(self, series: TimeSeries, memory: int | None, block: int | None = None) -> int:
+    def block_size(
+        self, series: TimeSeries, memory: int | None, block: int | None = None, at_once: bool = False
+    ) -> int:
         """The side of the blocks in pixels: as asked, else the largest that fits into memory.
+
+        Args:
+            series: with the bands of the model.
+            memory: most bytes to use; None for half of what is free.
+            block: the side that is asked for.
+            at_once: a scene that is its own context cannot be surveyed and must fit into memory.
 
         Raises:
             InputError: if the asked size is below 1.
@@ -143,17 +182,22 @@ class Scorer:
         grid = series.grid
         side = max(grid.shape)
         budget = default_budget() if memory is None else memory
-        if self.halo is None:
-            return self._whole(series, budget)
+        halo = self.halo
+        if halo is None:
+            if at_once or not self.surveys:
+                return self._whole(series, budget)
+            if block is None and self.bytes_of(series, side) <= budget:
+                return ceil(side / self.unit) * self.unit
+            halo = 0
         if block is not None:
             if block < 1:
                 raise InputError(f"--block must be at least 1 pixel, got {block}")
             return ceil(block / self.unit) * self.unit
         largest = min(ceil(side / self.unit), max(_LARGEST // self.unit, 1)) * self.unit
         for size in range(largest, 0, -self.unit):
-            if self.bytes_of(series, size + 2 * self.halo) <= budget:
+            if self.bytes_of(series, size + 2 * halo) <= budget:
                 return size
-        needed = self.bytes_of(series, self.unit + 2 * self.halo)
+        needed = self.bytes_of(series, self.unit + 2 * halo)
         raise MemoryBudgetError(
             f"{series.name}: the smallest block with its context needs about {format_memory(needed)}, "
             f"but {format_memory(budget)} may be used; raise --memory or give fewer dates (--until)"
@@ -185,6 +229,45 @@ class Scorer:
         return ceil(side / self.unit) * self.unit
 
 
+def survey_scene(scorer: Scorer, series: TimeSeries, days: Days, block: int) -> tuple[State, ...]:
+    """The states of a whole scene in all spatial blocks of a model, from one reading a block.
+
+    Args:
+        scorer: a model that `surveys`.
+        series: with the bands of the model.
+        days: when each image was taken, as the model counts.
+        block: side of the windows, a multiple of the model's unit.
+
+    Returns:
+        The states; none where no date shows anything.
+    """
+    known: tuple[State, ...] = ()
+    for step in range(scorer.depth):
+        words = f"Context {step + 1} of {scorer.depth}"
+        total: State | None = None
+        for window in progress(series.grid.blocks(block), words, series.grid.block_count(block)):
+            found = _of_window(scorer, series, days, window, known)
+            if found is not None:
+                total = found if total is None else total.merge(found)
+        if total is None:
+            return ()
+        known = (*known, total)
+    return known
+
+
+def _of_window(
+    scorer: Scorer, series: TimeSeries, days: Days, window: Window, known: tuple[State, ...]
+) -> State | None:
+    values, valid = series.read(window)
+    if not valid.any():
+        return None
+    with torch.inference_mode():
+        found: State = scorer.model.survey(  # type: ignore[operator]
+            *scorer.tensors(values, valid, days), known, origin=(window.row, window.col)
+        )
+    return found
+
+
 def score_blocks(
     scorer: Scorer,
     series: TimeSeries,
@@ -203,6 +286,19 @@ def score_blocks(
     """
     days = scorer.days(series, start)
     grid: Grid = series.grid
+    known: tuple[State, ...] | None = None
+    if scorer.surveys and block < max(grid.shape):
+        log.info(
+            "%s: the whole scene is the context of model %s; it is read %d times, block by block",
+            series.name,
+            scorer.card.name,
+            scorer.depth + 1,
+        )
+        known = survey_scene(scorer, series, days, block)
     for window in progress(grid.blocks(block), "Blocks", grid.block_count(block)):
-        if window not in done:
+        if window in done:
+            continue
+        if known is None:
             yield scorer.scores(series, days, window)
+        else:
+            yield scorer.scores(series, days, window, known)

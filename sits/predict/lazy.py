@@ -17,7 +17,8 @@ from geomix.device import choose_device
 from geomix.memory import parse_memory
 from sits.dates import format_dates
 from sits.grid import Window
-from sits.io.cube import CubeSource, open_xarray
+from sits.io import open_series
+from sits.io.cube import CubeSource
 from sits.io.cubegrid import grid_mapping_name
 from sits.options import ReadOptions
 from sits.outputs import NODATA
@@ -52,23 +53,22 @@ def segment(
     Returns:
         Class codes [y, x], uint8, 255 where no date shows a pixel; `flag_values` and `flag_meanings` name
         them. Coordinates and grid mapping are those of the input. Of a dask-backed input nothing is read
-        until the result is computed, block by block.
+        until the result is computed, block by block; so no date of one number is found and left out.
 
     Raises:
         GeomixError: if the dataset cannot be understood or does not fit the model.
     """
     loaded = model if isinstance(model, nn.Module) else load_model(model, domain="sits")
     scorer = Scorer(loaded, choose_device(device))
-    series = scorer.series(open_xarray(dataset, options))
+    series = scorer.series(open_series(dataset, options))
     if until is not None:
         series = series.between(last=until)
     warn_outside(scorer.card, scorer.inputs, series)
     limit = None if memory is None else parse_memory(memory)
-    side = scorer.block_size(series, limit, block)
     source = series.source
-    if isinstance(source, CubeSource) and any(
-        source.data[one.variable].chunks for one in source.bands.values()
-    ):
+    lazy = isinstance(source, CubeSource) and source.lazy
+    side = scorer.block_size(series, limit, block, at_once=lazy)
+    if isinstance(source, CubeSource) and lazy:
         codes: Any = _lazily(scorer, series, source, side, season_start)
     else:
         codes = np.full(series.grid.shape, NODATA, dtype=np.uint8)

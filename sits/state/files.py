@@ -4,12 +4,20 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
+from geomix.errors import InputError
 from geomix.memory import parse_memory
 from sits.io import open_series
 from sits.options import ReadOptions
 from sits.predict import MapPaths, Scorer, load_scorer, warn_outside
 from sits.predict.files import tags_of, write_maps
-from sits.state.store import SceneState, create_state, read_state, score_state, update_state
+from sits.state.store import (
+    SceneState,
+    check_model,
+    create_state,
+    read_state,
+    score_state,
+    update_state,
+)
 
 
 def segment_and_keep(
@@ -53,7 +61,8 @@ def segment_and_keep(
     if until is not None:
         series = series.between(last=until)
     warn_outside(scorer.card, scorer.inputs, series)
-    side = scorer.block_size(series, None if memory is None else parse_memory(memory), block)
+    limit = None if memory is None else parse_memory(memory)
+    side = scorer.block_size(series, limit, block, at_once=True)
     state = create_state(series, scorer, folder, model, side, season_start, overwrite)
     _map(state, scorer, paths, side, overwrite)
     return paths
@@ -61,7 +70,7 @@ def segment_and_keep(
 
 def update_file(
     folder: str | Path,
-    inputs: str | Path | Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path] = (),
     output: str | Path | MapPaths | None = None,
     *,
     model: str | Path | None = None,
@@ -75,7 +84,7 @@ def update_file(
 
     Args:
         folder: the state.
-        inputs: the new images, all later than those in the state.
+        inputs: the new images, all later than those in the state; none to map what the state holds.
         output: the map after all dates, or all results that are wanted; None to take the images in only.
         model: the model of the state, where it is not found by the name it once had.
         options: what is to be said about the input.
@@ -89,14 +98,22 @@ def update_file(
 
     Raises:
         GeomixError: if an image is not later than those in the state, does not fit, or an output exists; then
-            the state is as it was.
+            the state is as it was. If the images are in and the map cannot be written, it can be drawn
+            later without them.
     """
     paths = None if output is None else _paths(output, overwrite)
     state = read_state(folder)
     scorer = load_scorer(state.model if model is None else model, device)
-    series = scorer.series(open_series(inputs, options))
-    side = scorer.block_size(series, None if memory is None else parse_memory(memory), block)
-    state = update_state(state, series, scorer, side)
+    limit = None if memory is None else parse_memory(memory)
+    if inputs:
+        series = scorer.series(open_series(inputs, options))
+        side = scorer.block_size(series, limit, block, at_once=True)
+        state = update_state(state, series, scorer, side)
+    elif paths is None:
+        raise InputError(f"{folder}: nothing to do; give new images, or a map to draw with --output")
+    else:
+        check_model(state, scorer)
+        side = scorer.block_size(state.series(scorer.inputs.bands), limit, block, at_once=True)
     whole = state.series(scorer.inputs.bands)
     warn_outside(scorer.card, scorer.inputs, whole)
     if paths is not None:

@@ -176,11 +176,7 @@ def update_state(state: SceneState, series: TimeSeries, scorer: Scorer, block: i
     Raises:
         InputError: if the model or the grid is another, or a date does not follow the last one.
     """
-    if state.digest != scorer.digest:
-        raise InputError(
-            f"{state.folder}: was made with another model file than {scorer.card.name}; give that one with "
-            "--model, or make the state anew with `segment --save-state`"
-        )
+    check_model(state, scorer)
     difference = state.grid.difference(series.grid)
     if difference is not None:
         raise InputError(
@@ -200,6 +196,19 @@ def update_state(state: SceneState, series: TimeSeries, scorer: Scorer, block: i
     _take_in(after, state, series, scorer, block)
     _write(after, state)
     return after
+
+
+def check_model(state: SceneState, scorer: Scorer) -> None:
+    """Stop where a model is not that of the state.
+
+    Raises:
+        InputError: if it is another file.
+    """
+    if state.digest != scorer.digest:
+        raise InputError(
+            f"{state.folder}: was made with another model file than {scorer.card.name}; give that one with "
+            "--model, or make the state anew with `segment --save-state`"
+        )
 
 
 def score_state(state: SceneState, scorer: Scorer, block: int) -> Iterator[Scores]:
@@ -309,7 +318,7 @@ def _check_dates(state: SceneState, series: TimeSeries) -> None:
         if day in state.dates:
             raise InputError(
                 f"{series.name}: {day} is in the state of {state.folder} already, and what it once took in "
-                f"cannot be taken out; leave it out, or {remedy}"
+                f"cannot be taken out; leave it out (without images, `update` maps the state), or {remedy}"
             )
         if day < state.dates[-1]:
             raise InputError(

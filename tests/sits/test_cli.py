@@ -226,9 +226,20 @@ def test_a_state_is_kept_and_updated(tmp_path, monkeypatch, capsys):
     how = ("--model", "fake.safetensors", "-o", "early.tif", "--save-state", "state", "--device", "cpu")
     assert segment(*early, *how) == 0
     assert capsys.readouterr().out.split()[-1] == "state"
-    assert (
-        run(["sits", "update", "state", str(files[2]), "-o", "late.tif", "--device", "cpu", "--quiet"]) == 0
-    )
+    more = ("--device", "cpu", "--quiet")
+    assert run(["sits", "update", "state", str(files[2]), "--proba", "p.tif", *more]) == 1
+    assert "name the map with --output" in capsys.readouterr().err
+    late = ("-o", "late.tif", "--proba", "p.tif", "--entropy", "e.tif", "--count", "n.tif", "--stac")
+    assert run(["sits", "update", "state", str(files[2]), *late, *more]) == 0
+    printed = capsys.readouterr().out.split()
+    assert printed[0] == "state"
+    assert printed[1:] == [f"late{end}" for end in (".tif", ".tif.aux.xml", ".qml")] + [
+        "p.tif",
+        "e.tif",
+        "n.tif",
+        "late.json",
+    ]
+    assert all((tmp_path / name).is_file() for name in printed[1:])
     assert segment("s2", "--model", "fake.safetensors", "-o", "once.tif") == 0
     with rasterio.open("late.tif") as first, rasterio.open("once.tif") as second:
         np.testing.assert_array_equal(first.read(), second.read())

@@ -173,7 +173,7 @@ def test_summing_dates_up_in_the_last_block_changes_nothing(causal, monkeypatch)
     model = make(causal=causal)
     inputs = series()
     short = run(model, *inputs)
-    monkeypatch.setattr("sits.model.tsvipom._is_summable", lambda block: False)
+    monkeypatch.setattr("sits.model.tsvipom.is_summable", lambda block: False)
     torch.testing.assert_close(run(model, *inputs), short, atol=1e-5, rtol=1e-5)
 
 

@@ -116,8 +116,41 @@ def test_little_memory_makes_small_blocks_and_the_same_map():
         scorer.block_size(images, 1000)
 
 
-def test_a_model_that_looks_at_the_whole_scene_needs_it_at_once():
-    scorer, images = Scorer(model({"window": None})), series()
+@pytest.mark.parametrize("rooms", [{}, {"causal": True}, {"place_code": "none"}], ids=str)
+def test_a_scene_that_is_its_own_context_is_scored_in_blocks(rooms):
+    scorer = Scorer(model({"window": None, "spatial": {"depth": 2, "mlp_ratio": 2}, **rooms}))
+    valid = np.random.default_rng(1).random((3, 37, 41)) > 0.3
+    valid[:, 4:9, 6:20] = False  # unseen places, and a block without any
+    valid[:, 16:24, 8:16] = False
+    images = series(numbers(shape=(37, 41)), valid=valid)
+    seen = valid.any(0)
+    expected = whole(scorer, images, 64)
+    for block in (8, 20):
+        found = whole(scorer, images, block)
+        np.testing.assert_allclose(found[:, seen], expected[:, seen], atol=1e-5, rtol=0)
+    # It does look at all of it: a far corner changes the scores of the first block.
+    values = numbers(shape=(37, 41))
+    values[:, :, 30:, 30:] = 9000
+    changed = whole(scorer, series(values, valid=valid), 8)
+    assert np.abs(changed - expected)[:, :4, :4].max() > 1e-4
+
+
+def test_a_scene_that_is_its_own_context_fits_any_memory(tmp_path):
+    scorer = Scorer(model({"window": None}))
+    images = series(numbers(shape=(60, 60)))
+    budget = scorer.bytes_of(images, 24)
+    assert scorer.block_size(images, budget) == 24
+    assert scorer.block_size(images, parse_memory("1GB")) == 60
+    assert scorer.block_size(images, None, 16) == 16
+    with pytest.raises(MemoryBudgetError, match="takes the whole scene as its context"):
+        scorer.block_size(images, budget, at_once=True)
+    nothing = series(numbers(shape=(12, 12)), valid=np.zeros((3, 12, 12), dtype=bool))
+    assert all((one.codes(scorer.legend) == 255).all() for one in score_blocks(scorer, nothing, 4))
+
+
+def test_attention_over_the_whole_scene_needs_it_at_once():
+    stage = {"depth": 1, "mlp_ratio": 2, "mixer": {"name": "attention", "heads": 2}}
+    scorer, images = Scorer(model({"window": None, "spatial": stage})), series()
     assert scorer.halo is None
     assert scorer.block_size(images, parse_memory("1GB")) >= 30
     with pytest.raises(MemoryBudgetError, match="takes the whole scene as its context"):

@@ -193,3 +193,18 @@ def test_files_in_a_state_and_maps_out(tmp_path):
     assert read_state(tmp_path / "state").dates[-1] == date(2019, 8, 1)
     with pytest.raises(OutputExistsError):
         update_file(tmp_path / "state", files, updated.map)
+
+
+def test_a_state_is_mapped_without_new_images(tmp_path):
+    model = save(tmp_path / "model.safetensors", {"causal": True})
+    files = write_folder(tmp_path / "images", numbers())
+    paths = segment_and_keep(files, tmp_path / "map.tif", model, tmp_path / "state", device="cpu")
+    kept = (tmp_path / "state" / "state.json").read_bytes()
+    again = update_file(tmp_path / "state", output=tmp_path / "again.tif")
+    assert again.map.read_bytes() == paths.map.read_bytes()
+    assert (tmp_path / "state" / "state.json").read_bytes() == kept
+    with pytest.raises(InputError, match="nothing to do; give new images"):
+        update_file(tmp_path / "state")
+    other = save(tmp_path / "other.safetensors", {"causal": True}, seed=1)
+    with pytest.raises(InputError, match="another model file"):
+        update_file(tmp_path / "state", output=tmp_path / "wrong.tif", model=other)
