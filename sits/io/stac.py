@@ -66,10 +66,11 @@ def read_items(path: Path) -> list[pystac.Item]:
     return items
 
 
-def evidence_of(item: pystac.Item, fields: Mapping[str, Any]) -> Evidence:
+def evidence_of(item: pystac.Item, fields: Mapping[str, Any], file: Evidence) -> Evidence:
     """What an item and one of its assets say about the offset.
 
-    A band offset is in reflectance and becomes one in digital numbers by the band's own scale.
+    A band offset is in reflectance and becomes one in digital numbers by the band's own scale. What the item
+    leaves open is as the file itself says.
     """
     properties = item.properties
     applied = properties.get("earthsearch:boa_offset_applied")
@@ -83,17 +84,18 @@ def evidence_of(item: pystac.Item, fields: Mapping[str, Any]) -> Evidence:
     )
     offset, scale = fields.get("offset"), fields.get("scale")
     in_numbers = None if offset is None else float(offset) / float(scale or 1.0)
+    if baseline is None and in_numbers is None:
+        baseline, in_numbers = file.baseline, file.offset
     return Evidence(baseline, None if applied is None else bool(applied), in_numbers, scale)
 
 
 def _group(item: pystac.Item, path: Path, options: ReadOptions) -> Group:
     parts: list[Part] = []
     fields: Mapping[str, Any] = {}
-    taken: set[str] = set()
     remote = 0
     for key, asset in item.assets.items():
         band = _band_of(key, asset)
-        if band is None or band in taken:
+        if band is None:
             continue
         file = _local(asset.href, path)
         if file is None:
@@ -101,7 +103,6 @@ def _group(item: pystac.Item, path: Path, options: ReadOptions) -> Group:
             continue
         if not file.is_file():
             raise MissingFileError(f"{path}: asset {key} of {item.id} is not there: {file}")
-        taken.add(band)
         own = _raster_fields(asset)
         fields = fields or own
         parts.append(Part(_informed(inspect(file), own, item, options), (band,)))
@@ -115,7 +116,7 @@ def _group(item: pystac.Item, path: Path, options: ReadOptions) -> Group:
     if item.datetime is None:
         raise InputError(f"{path}: item {item.id} has no datetime")
     moment = item.datetime.replace(tzinfo=None)
-    return Group(item.id, moment, tuple(parts), evidence_of(item, fields))
+    return Group(item.id, moment, tuple(parts), evidence_of(item, fields, parts[0].info.evidence))
 
 
 def _informed(

@@ -3,13 +3,15 @@ from datetime import date
 
 import numpy as np
 import pytest
+import rasterio
+from affine import Affine
 
 from geomix.errors import FormatError, InputError, MissingFileError
 from sits.io import open_series
 from sits.io.stac import read_items
 from sits.options import ReadOptions
 from tests.helpers import shared_data
-from tests.sits.making import BANDS, DATES, numbers, write_tif
+from tests.sits.making import BANDS, DATES, TRANSFORM, grid, numbers, write_tif
 
 COMMON = {"B2": "blue", "B3": "green", "B4": "red", "B8": "nir"}
 
@@ -82,6 +84,28 @@ def test_the_items_tell_offset_scale_and_nodata(tmp_path):
     np.testing.assert_allclose(read[0, :, 3:], np.maximum(values[0, :, 3:] * 1e-4 - 0.1, 0), atol=1e-6)
     np.testing.assert_allclose(read[1], values[1] * 1e-4, atol=1e-6)
     np.testing.assert_allclose(read[2], np.maximum(values[2] * 1e-4 - 0.1, 0), atol=1e-6)
+
+
+def test_what_the_items_leave_open_is_as_the_files_say(tmp_path):
+    features = [scene(tmp_path, day, image) for day, image in zip(DATES, numbers(), strict=True)]
+    for band in COMMON.values():
+        with rasterio.open(tmp_path / f"{DATES[1]:%Y%m%d}_{band}.tif", "r+") as file:
+            file.update_tags(PROCESSING_BASELINE="05.10")
+    features[0]["properties"]["s2:processing_baseline"] = "02.14"
+    found = [one.offset for one in open_series(collection(tmp_path, features)).acquisitions]
+    assert found == ["none (baseline 02.14)", "-1000 (baseline 05.10)", "none (nothing states a baseline)"]
+
+
+def test_the_finest_of_several_resolutions_is_taken(tmp_path):
+    feature = scene(tmp_path, DATES[0], numbers()[0], names="{}_10m")
+    a, b, c, d, e, f = tuple(TRANSFORM)[:6]
+    place = grid((15, 13), transform=Affine(2 * a, b, c, d, 2 * e, f))
+    coarse = write_tif(tmp_path / "coarse.tif", numbers()[0][:1, ::2, ::2], place, names=None, nodata=None)
+    fine = feature["assets"].pop("red_10m")
+    feature["assets"]["red_20m"] = {**fine, "href": f"./{coarse.name}"}
+    feature["assets"]["red_10m"] = fine
+    series = open_series(collection(tmp_path, [feature]))
+    np.testing.assert_allclose(series.read()[0][0], numbers()[0] * 1e-4, rtol=1e-6)
 
 
 def test_remote_assets_are_refused_with_the_remedy():
