@@ -17,7 +17,11 @@ _MODEL = "synthetic-demo"
 def demo(
     *,
     output: Annotated[
-        Path, Parameter(name=["--output", "-o"], help="Folder for the images and the map; replaced if there.")
+        Path,
+        Parameter(
+            name=["--output", "-o"],
+            help="Folder for the images and the map; those of an earlier demo in it go.",
+        ),
     ] = Path("demo"),
     size: Annotated[int, Parameter(help="Side of the scene, pixels of 10 m.")] = 200,
     dates: Annotated[int, Parameter(help="Number of acquisitions.")] = 24,

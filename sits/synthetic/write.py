@@ -8,6 +8,7 @@ import rasterio
 from affine import Affine
 from numpy.typing import NDArray
 from pyproj import Transformer
+from rasterio.errors import RasterioError
 
 from geomix.errors import OutputExistsError
 from geomix.files import new_file
@@ -18,6 +19,9 @@ from sits.synthetic.weather import make_dates
 UTM = "EPSG:32630"
 ORIGIN_XY = (399960.0, 5400000.0)
 """Upper left corner of the first patch, metres in UTM zone 30N."""
+
+MADE_UP = "made-up farmland (geomix)"
+"""The description in every image that is written here, by which it is known again."""
 
 
 def write_pastis(
@@ -73,11 +77,18 @@ def write_pastis(
 def write_geotiffs(scene: Scene, folder: str | Path, overwrite: bool = False) -> list[Path]:
     """Write one GeoTIFF a date, uint16 with nodata 0, and the labels as `labels.tif`.
 
+    Args:
+        scene: what to write.
+        folder: where to.
+        overwrite: replace what was written there before, also images of dates that this scene has not.
+
     Returns:
         The files of the dates in time order, without the labels.
     """
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
+    if overwrite:
+        _remove_earlier(root)
     transform = Affine(10.0, 0.0, ORIGIN_XY[0], 0.0, -10.0, ORIGIN_XY[1])
     files = []
     for day, image in zip(scene.dates, scene.values, strict=True):
@@ -89,6 +100,20 @@ def write_geotiffs(scene: Scene, folder: str | Path, overwrite: bool = False) ->
         root / "labels.tif", scene.labels[None], transform, nodata=19, names=("class",), overwrite=overwrite
     )
     return files
+
+
+def _remove_earlier(folder: Path) -> None:
+    """Remove the images of another scene: beside those of this one they would be read as one series."""
+    for file in (*folder.glob("S2_L2A_*.tif"), *folder.glob("labels.tif")):
+        try:
+            with rasterio.open(file) as source:
+                own = source.tags().get("TIFFTAG_IMAGEDESCRIPTION") == MADE_UP
+        except RasterioError:
+            continue
+        if own:
+            file.unlink()
+            # What a GIS has noted about it would be wrong of the next one.
+            file.with_name(f"{file.name}.aux.xml").unlink(missing_ok=True)
 
 
 def _write(
@@ -118,6 +143,7 @@ def _write(
         ) as target,
     ):
         target.write(image)
+        target.update_tags(TIFFTAG_IMAGEDESCRIPTION=MADE_UP)
         for band, name in enumerate(names, start=1):
             target.set_band_description(band, name)
 

@@ -78,6 +78,20 @@ def test_its_metadata_has_the_fields_of_the_real_one(tmp_path):
     assert one["geometry"]["type"] == other["geometry"]["type"]
 
 
+def test_another_scene_takes_the_place_of_the_last_and_of_nothing_else(tmp_path, scene):
+    own = write_geotiffs(scene, tmp_path)
+    mine = tmp_path / "S2_L2A_20000101.tif"
+    with rasterio.open(own[0]) as source, rasterio.open(mine, "w", **source.profile) as target:
+        target.write(source.read())
+    (tmp_path / "S2_L2A_notes.tif").write_text("not an image")
+    (tmp_path / f"{own[0].name}.aux.xml").write_text("<PAMDataset/>")
+    with pytest.raises(OutputExistsError):
+        write_geotiffs(scene, tmp_path)
+    few = write_geotiffs(make_scene((16, 16), 5, 2), tmp_path, overwrite=True)
+    left = {file.name for file in tmp_path.iterdir()}
+    assert left == {mine.name, "S2_L2A_notes.tif", "labels.tif", *(file.name for file in few)}
+
+
 def test_geotiffs_carry_dates_bands_nodata_and_place(tmp_path, scene):
     files = write_geotiffs(scene, tmp_path / "images")
     assert files[0].name == f"S2_L2A_{scene.dates[0]:%Y%m%d}.tif"
