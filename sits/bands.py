@@ -112,7 +112,10 @@ def name_bands(
     known = [name for name in names if name is not None]
     for name in known:
         if known.count(name) > 1:
-            raise InputError(f"{where}: band {name} comes {known.count(name)} times; say which with --bands")
+            raise InputError(
+                f"{where}: band {name} comes {known.count(name)} times; say which is which with --bands, or "
+                "write each date to a file of its own if several lie in this one"
+            )
     return names
 
 
@@ -127,7 +130,8 @@ def require_bands(wanted: Iterable[str], there: Iterable[str], where: str) -> No
     if missing:
         raise InputError(
             f"{where}: lacks band {', '.join(missing)}, which the model needs; "
-            f"found {', '.join(there) or 'none'}"
+            f"found {', '.join(there) or 'none'}; take a model without it (`geomix info` lists the bundled "
+            "ones), or name the bands of the input with --bands"
         )
 
 

@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 _SIDE = 64
 _ENOUGH = 32
 """Pixels of a date without which nothing is said about it."""
+_BANDS = 3
+"""Bands without which nothing is said about offsets: one index moves with the season, many bands hardly."""
 _WIDE = ("B2", "B4", "B8", "B8A", "B12")
 """Bands that lie far apart, so that something is dark in one of them."""
 
@@ -55,6 +57,8 @@ def _sample(series: TimeSeries) -> _Sample:
 
 def _warn_of_offsets(series: TimeSeries, sample: _Sample) -> None:
     """Compare the darkest pixels: an offset of 1000 that is left in a date lifts all its bands by 0.1."""
+    if sample.values.shape[1] < _BANDS:
+        return
     dark = np.full((len(series.dates), sample.values.shape[1]), np.nan)
     clipped = np.zeros(len(series.dates))
     for step, known in enumerate(sample.valid):

@@ -54,7 +54,10 @@ def open_patch(file: Path, options: ReadOptions) -> TimeSeries:
     """
     match = re.fullmatch(r"S2_(\d+)", file.stem)
     if match is None:
-        raise InputError(f"{file}: is no PASTIS file; its name should be S2_<id>.npy")
+        raise InputError(
+            f"{file}: is no PASTIS file, whose name would be S2_<id>.npy; a bare array tells neither dates "
+            "nor bands nor place: give it them in Python with `sits.TimeSeries.from_arrays`"
+        )
     root = next(
         (folder for folder in list(file.absolute().parents)[:3] if (folder / "metadata.geojson").is_file()),
         None,
