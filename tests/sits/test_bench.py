@@ -1,5 +1,9 @@
+import json
+import subprocess
+
 import numpy as np
 import pytest
+import torch
 
 from geomix.encoder import parameters
 from geomix.errors import NonFiniteError
@@ -49,6 +53,28 @@ def test_a_large_scene_is_mapped_in_part_and_says_so():
     found = bench.map_large(cap=0.0, side=300, dates=2)
     assert 0 < found["part"] < 1
     assert found["peak"] > 1e6
+
+
+def test_a_time_from_a_part_is_called_extrapolated(monkeypatch):
+    for part, words in ((0.01, "time, extrapolated"), (1, "time")):
+        told = json.dumps({"seconds": 5.0, "km2": 120.0, "part": part, "peak": 8e8})
+        done = subprocess.CompletedProcess([], 0, told, "")
+        monkeypatch.setattr(subprocess, "run", lambda *a, done=done, **k: done)
+        speed, memory, time = list(bench._large(1.0))[-3:]
+        assert speed.case.startswith("10980 x 10980, T = 12, tiny")
+        assert ("first 1 %" in speed.case) == (part < 1)
+        assert (speed.value, memory.value) == (24, 800)
+        assert (time.metric, time.value) == (words, 5 / part)
+
+
+def test_memory_does_not_grow_with_the_scene():
+    scorer = bench._tiny(torch.device("cpu"))
+    budget, sides = 2 * 10**9, []
+    for side in (2048, 10980):
+        large = bench.made_up(side, 12)
+        sides.append(scorer.block_size(large, budget))
+        assert scorer.bytes_of(large, sides[-1] + 2 * scorer.halo) <= budget
+    assert sides[0] == sides[1]
 
 
 def test_made_up_windows_are_parts_of_the_scene():

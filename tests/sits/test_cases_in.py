@@ -117,6 +117,8 @@ def test_case_06_a_date_of_one_number_is_left_out(tmp_path, caplog):
     assert open_series(tmp_path).dates == (DATES[0], DATES[2])
     assert "2019-05-02 shows 1.234 in every band" in caplog.text
     assert open_series(tmp_path, ReadOptions(nodata=0)).dates == DATES
+    assert open_series(dataset(values)).dates == (DATES[0], DATES[2])
+    assert segment(dataset(values), model=model()).attrs["dates"] == "2019-03-10 2019-06-21"
 
 
 def test_case_07_a_missing_date_is_dropped_pixel_by_pixel():
@@ -149,7 +151,15 @@ def test_case_09_tiles_of_one_overpass_are_fused_over_midnight(tmp_path):
         write_tif(tmp_path / f"S2_{stamp}.tif", image[0], place)
     read = open_series(tmp_path)
     assert read.dates == (date(2019, 3, 10), date(2019, 5, 2))
+    moments = [
+        np.datetime64(f"2019-{text}") for text in ("03-10T23:59:55", "03-11T00:00:12", "05-02T00:00:12")
+    ]
+    cube = dataset(np.concatenate([left, right, right]), moments, place)
+    as_cube = open_xarray(cube)
+    assert as_cube.dates == read.dates
     values, valid = read.read()
+    for mine, other in zip((values, valid), as_cube.read(), strict=True):
+        np.testing.assert_array_equal(mine, other)
     assert valid.all()
     np.testing.assert_allclose(values[0, :, :, :10], left[0, :, :, :10] * 1e-4, rtol=1e-6)
     np.testing.assert_allclose(values[0, :, :, 10:], right[0, :, :, 10:] * 1e-4, rtol=1e-6)
@@ -167,18 +177,30 @@ def test_case_09_unsorted_dates_are_put_in_order():
 
 
 def test_case_10_days_go_on_over_the_year_and_day_366_is_one():
+    # As in PASTIS, where days 267, 282 and 292 of the year come twice in one series.
+    dates = [date(2018, 9, 24), date(2018, 10, 19), date(2019, 1, 2), date(2019, 9, 24), date(2019, 10, 19)]
+    scorer, pixels = Scorer(model()), np.repeat(numbers()[:1], len(dates), 0)
+    read = series(pixels[::-1], dates[::-1])
+    assert list(read.dates) == dates
+    assert scorer.days(read).tolist() == [23, 48, 123, 388, 413]
+    leap = scorer.days(series(numbers(), [date(2020, 12, 30), date(2020, 12, 31), date(2021, 1, 1)]))
+    assert leap.tolist() == [120, 121, 122]
+    by_year = Scorer(model({"day_code": "table"}, days="year"))
+    of_leap_year = series(numbers(), [date(2020, 12, 29), date(2020, 12, 30), date(2020, 12, 31)])
+    assert by_year.days(of_leap_year).tolist() == [364, 365, 366]
+    assert np.isfinite(next(score_blocks(by_year, of_leap_year, 32)).logits).all()
+
+
+def test_case_10_real_dates_of_two_years_stay_apart():
     import json
 
     rows = json.loads(shared_data("sits/pastis/metadata_9patches.geojson").read_text())["features"]
     listed = rows[0]["properties"]["dates-S2"]
     dates = [date.fromisoformat(str(day)) for day in listed.values()]
-    scorer = Scorer(model())
-    days = scorer.days(series(np.repeat(numbers()[:1], len(dates), 0), dates))
-    assert len(set(days)) == len(dates)  # by day of year 267, 282 and 292 would come twice
+    days = Scorer(model()).days(series(np.repeat(numbers()[:1], len(dates), 0), dates))
+    assert len(set(days)) == len(dates)
     assert (np.diff(days) > 0).all()
     assert (days[0], days[-1]) == (23, 413)
-    leap = scorer.days(series(numbers(), [date(2020, 12, 30), date(2020, 12, 31), date(2021, 1, 1)]))
-    assert leap.tolist() == [120, 121, 122]
 
 
 def test_case_11_more_dates_than_any_cap_all_count():
@@ -192,6 +214,18 @@ def test_case_11_more_dates_than_any_cap_all_count():
     scorer = Scorer(model())
     first, second = (next(score_blocks(scorer, series(v, dates), 4)).logits for v in (values, changed))
     assert np.abs(first - second).max() > 1e-4
+
+
+def test_case_12_a_coordinate_system_that_xarray_loses_is_found():
+    cube = dataset().rename(spatial_ref="crs")  # as openEO writes it, with nothing that points to it
+    for array in cube.data_vars.values():
+        array.attrs.pop("grid_mapping", None)
+    import rioxarray  # noqa: F401
+
+    assert cube.rio.crs is None
+    assert open_xarray(cube).grid.crs.to_epsg() == 32633
+    with pytest.raises(InputError, match=r"no coordinate system.*--crs"):
+        open_xarray(cube.drop_vars("crs"))
 
 
 def test_case_12_a_lost_coordinate_system_is_looked_for_and_then_refused():

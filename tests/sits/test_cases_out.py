@@ -8,14 +8,20 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import rasterio
+import torch
 from lxml import etree
 from rio_cogeo.cogeo import cog_validate
 from shapely.geometry import box
 
+from geomix.config import load_config
 from geomix.errors import InputError, MemoryBudgetError
+from sits.data import LabelledSeries
+from sits.experiment import SitsConfig
 from sits.polygons import polygonize_file
 from sits.predict import MapPaths, Scorer, score_blocks, segment_file, warn_outside
 from sits.series import Acquisition, TimeSeries
+from sits.state import read_state, segment_and_keep, update_file
+from sits.task import score_by_month, train
 from sits.zonal import zonal
 from tests.sits.making import (
     BANDS,
@@ -99,7 +105,9 @@ def test_case_17_an_interrupted_map_goes_on_where_it_stopped(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    "rooms", [{}, {"place_code": "table", "tile": 8, "window": None}], ids=["window", "tiles"]
+    "rooms",
+    [{}, {"place_code": "table", "tile": 8, "window": None}, {"window": None}],
+    ids=["window", "tiles", "scene"],
 )
 def test_case_18_no_seam_shows_between_blocks(rooms):
     scorer, images = Scorer(model(rooms)), series(numbers(shape=(40, 40)))
@@ -172,9 +180,6 @@ def test_case_22_class_0_is_no_hole_and_void_is_never_predicted(tmp_path):
         np.testing.assert_array_equal(found.read_masks(1) == 0, codes == 255)
     assert (codes[:3] == 255).all()
     assert set(np.unique(codes[3:])) <= {0, 1, 8}
-    from geomix.config import load_config
-    from sits.experiment import SitsConfig
-
     ids = {entry.id for entry in load_config("scene", "sits", SitsConfig).classes}
     assert ids == set(range(19))  # 19, void, is no class of the PASTIS models
 
@@ -199,10 +204,47 @@ def test_case_25_a_map_is_outlined_strip_by_strip_with_names(tmp_path):
     whole = gpd.read_file(polygonize_file(tmp_path / "map.tif", tmp_path / "a.gpkg"))
     strips = gpd.read_file(polygonize_file(tmp_path / "map.tif", tmp_path / "b.gpkg", rows=7))
     assert len(whole) == len(strips)
-    assert set(whole["class_name"]) <= {entry.name for entry in CLASSES}
+    named = {entry.id: entry.name for entry in CLASSES}
+    shown = np.unique(read(tmp_path / "map.tif")).tolist()
+    for found in (whole, strips):
+        assert set(found["class_id"]) == set(shown)
+        assert [named[code] for code in found["class_id"]] == list(found["class_name"])
+    by_class = [found.dissolve("class_id") for found in (whole, strips)]
+    assert by_class[0].geometry.geom_equals(by_class[1].geometry, align=True).all()
     assert strips["area_ha"].sum() == pytest.approx(30 * 26 * abs(TRANSFORM.determinant) / 1e4)
     few = gpd.read_file(polygonize_file(tmp_path / "map.tif", tmp_path / "c.gpkg", smallest=20))
     assert len(few) < len(whole)
+
+
+def test_case_26_a_season_is_judged_before_it_ends(tmp_path):
+    """What later images show changes nothing before they come; then the map is that of the whole season."""
+    files = write_folder(tmp_path / "s2")
+    weights = model_file(tmp_path, {"causal": True})
+    whole = segment_file(files, MapPaths(tmp_path / "c.tif", proba=tmp_path / "c_p.tif"), weights)
+    early = {name: MapPaths(tmp_path / f"{name}.tif", proba=tmp_path / f"{name}_p.tif") for name in "ab"}
+    segment_file(files[:2], early["a"], weights)
+    segment_and_keep(files, early["b"], weights, tmp_path / "state", until=date(2019, 6, 20))
+    assert read_state(tmp_path / "state").dates == DATES[:2]
+    later = update_file(
+        tmp_path / "state", files[2:], MapPaths(tmp_path / "d.tif", proba=tmp_path / "d_p.tif")
+    )
+    for role in ("map", "proba"):
+        first, second = (read(one.rasters[role]).astype(int) for one in early.values())
+        full, updated = (read(one.rasters[role]).astype(int) for one in (whole, later))
+        np.testing.assert_array_equal(first, second)
+        assert np.abs(full - updated).max() <= (role == "proba")
+        assert (full != first).any()
+
+
+def test_case_26_accuracy_is_told_month_by_month():
+    scorer, images = Scorer(model()), series()
+    truth = Scorer(model()).scores(images, scorer.days(images), images.grid.whole).logits.argmax(0)
+    labelled = LabelledSeries("s", images.read, images.dates, truth.astype(np.int64))
+    curve = score_by_month(scorer.model, [labelled], scorer.inputs)
+    assert list(curve) == ["2019-03", "2019-04", "2019-05", "2019-06"]
+    assert curve["2019-06"]["oa"] == 1
+    assert curve["2019-03"] == curve["2019-04"]  # nothing new was seen in April
+    assert curve["2019-03"]["oa"] < 1
 
 
 def test_case_27_another_year_or_region_is_warned_of(caplog):
@@ -221,13 +263,23 @@ def test_case_27_another_year_or_region_is_warned_of(caplog):
     assert "learned from days 273 to 363 of a season" in caplog.text
 
 
-def test_case_28_workers_and_device_are_chosen_apart():
-    from geomix.config import load_config
-    from sits.experiment import SitsConfig
+@pytest.mark.parametrize("gpu", [False, True])
+def test_case_28_workers_and_device_are_chosen_apart(gpu, tmp_path, monkeypatch):
+    values = load_config("tiny", "sits", SitsConfig).model_dump()
+    values["data"] |= {"patches": 5, "size": 16, "dates": 4}
+    values["train"] |= {"workers": 1}
+    found = []
 
-    config = load_config("scene", "sits", SitsConfig)
-    assert "device" not in type(config.train).model_fields  # a run's device never rewrites its workers
-    assert config.train.workers == 8
+    def stop(task, data, *rest, **more):
+        found.append(data.train_dataloader().num_workers)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr("sits.task.fit", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(SitsConfig.model_validate(values), tmp_path, device="cpu")
+    assert found == [1]
+    assert load_config("scene", "sits", SitsConfig).train.workers == 8
 
 
 def test_one_dataset_gives_one_map_however_it_is_kept(tmp_path):
