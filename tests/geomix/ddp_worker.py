@@ -105,6 +105,14 @@ def straight_and_stopped(folder):
     return {"straight": straight.state_dict(), "stopped": stopped.state_dict(), "ends": ends}
 
 
+def unjudged(folder):
+    """Where nothing is judged, no validation brings the batch norms of the ranks together."""
+    config = settings(epochs=1, batch_size=8)
+    task = normed(config)
+    fit(task, data(judged=0, batch_size=8), config, folder, device="cpu")
+    return task.state_dict()
+
+
 def fail(folder):
     """A training in which rank 1 meets a NaN."""
     config = settings()
@@ -133,6 +141,7 @@ def main():
     found = {
         "plain": plain(own / "plain"),
         "accumulated": plain(own / "accumulated", accumulate=2),
+        "unjudged": unjudged(own / "unjudged"),
         **straight_and_stopped(folder),
     }
     config = settings(epochs=1)

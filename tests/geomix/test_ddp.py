@@ -54,10 +54,11 @@ def folder(tmp_path_factory):
         for rank in range(RANKS)
     ]
     try:
-        complaints = [worker.communicate(timeout=200)[1] for worker in workers]
+        complaints = [worker.communicate(timeout=500)[1] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
+            worker.wait()
     for worker, complaint in zip(workers, complaints, strict=True):
         assert worker.returncode == 0, complaint[-3000:]
     return folder
@@ -82,7 +83,7 @@ def test_two_processes_end_with_the_weights_losses_and_scores_of_one(folder, fou
         assert line["mse"] == pytest.approx(expected["mse"], abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["plain", "accumulated", "straight", "stopped"])
+@pytest.mark.parametrize("name", ["plain", "accumulated", "unjudged", "straight", "stopped"])
 def test_all_processes_hold_the_same_bits(found, name):
     for key, weight in found[0][name].items():
         assert torch.equal(weight, found[1][name][key]), key
@@ -112,8 +113,9 @@ def test_rank_0_alone_writes(folder):
     assert {file.name for file in (folder / "stopped").iterdir()} == written
 
 
-def test_a_process_without_anything_to_judge_does_not_disturb_the_others(folder, tmp_path):
+def test_a_process_without_anything_to_judge_does_not_disturb_the_others(folder):
     assert lines(folder / "rank0" / "one judged")[0]["mse"] > 0
+    assert "mse" not in lines(folder / "rank0" / "unjudged")[0]
 
 
 def test_an_error_on_one_rank_ends_all_and_names_it(folder):
@@ -239,7 +241,7 @@ def test_torchrun_trains_the_smallest_configuration(domain, tmp_path):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
