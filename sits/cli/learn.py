@@ -62,7 +62,15 @@ def evaluate(
 
     loaded = load_model(model, choose_device(device), domain="sits")
     figures = run(loaded, data, split=split, by_month=by_month)
-    print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
+    if json:
+        print(json_text(figures))
+        return
+    months = figures.pop("by_month", {})
+    print(table(("metric", "value"), flat(figures)))
+    if months:
+        print(
+            table(("until", "oa", "miou", "macro_f1"), [(end, *row.values()) for end, row in months.items()])
+        )
 
 
 def import_published(

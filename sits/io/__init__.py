@@ -68,6 +68,7 @@ def _only_patch(path: Path, options: ReadOptions) -> TimeSeries:
     folder = PastisFolder(path)
     if len(folder.patches) > 1:
         raise UnsupportedError(
-            f"{path}: holds {len(folder.patches)} patches, each a series; give one DATA_S2/S2_<id>.npy"
+            f"{path}: holds {len(folder.patches)} patches, each a series; give one DATA_S2/S2_<id>.npy, "
+            "or map all of them into a folder: `segment ... -o maps/`"
         )
     return series_of_patch(folder, next(iter(folder.patches.values())), options)

@@ -191,7 +191,13 @@ def _read(file: Path) -> dict[str, Tensor]:
         raise MissingFileError(f"{file}: there is no such checkpoint")
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except UnpicklingError:
+        # torch advises to load without safety, which is not the way out here.
+        raise CheckpointError(
+            f"{file}: no checkpoint that can be read safely (it holds more than tensors, or something else); "
+            "save its `state_dict()` alone"
+        ) from None
+    except (RuntimeError, EOFError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"{file}: no checkpoint that can be read safely ({reason})") from None
     for key in ("state_dict", "model_state_dict", "model"):

@@ -316,3 +316,11 @@ def test_case_23_float_nodata_is_compared_in_its_own_type():
 def test_case_02_a_cloudy_date_is_no_offset(caplog):
     open_series(str(shared_data("sits/derived") / "S2_L1C_*.tif"))  # 2015-08-20 is hazy all over
     assert "offset of 1000" not in caplog.text
+
+
+def test_case_02_an_index_that_moves_with_the_season_is_no_offset(caplog):
+    values = numbers(bands=1)
+    values[1] += 1000
+    read = open_series(dataset(values, names=BANDS[:1]))
+    assert read.dates == DATES
+    assert "offset of 1000" not in caplog.text

@@ -205,8 +205,11 @@ def test_train_writes_a_model_that_evaluate_and_segment_take(room, capsys, monke
     from geomix.checkpoint import read_card
 
     assert figures["oa"] == pytest.approx(read_card(file).metrics["val"]["oa"])
-    assert run(["sits", "evaluate", "--model", file, "--quiet"]) == 0
-    assert "miou" in capsys.readouterr().out
+    assert run(["sits", "evaluate", "--model", file, "--by-month", "--quiet"]) == 0
+    metrics, months = capsys.readouterr().out.split("until")
+    assert "miou" in metrics
+    assert [line.split()[0][:2] for line in months.splitlines()[1:]] == ["20"] * len(months.splitlines()[1:])
+    assert len(months.splitlines()) > 2
     assert segment("s2", "--model", file, "-o", "out/map.tif") == 1  # four bands are not ten
     assert "lacks band" in capsys.readouterr().err
 
