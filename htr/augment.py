@@ -65,17 +65,14 @@ def sway(image: Image, rng: np.random.Generator) -> Image:
     height, width = image.shape
     # A knot a letter, at the top and at the bottom: letters lean, widen and rise each in their own way.
     knots = (2, max(2, width // height + 2))
+    size = (width, height)
     sway_x, sway_y = (
-        cv2.resize(
-            rng.normal(0, part * height, knots).astype(np.float32),
-            (width, height),
-            interpolation=cv2.INTER_CUBIC,
-        )
+        cv2.resize(rng.normal(0, part * height, knots), size, interpolation=cv2.INTER_CUBIC)
         for part in (0.08, 0.03)
     )
-    sway_x += np.arange(width, dtype=np.float32)
-    sway_y += np.arange(height, dtype=np.float32)[:, None]
-    return np.asarray(cv2.remap(image, sway_x, sway_y, cv2.INTER_LINEAR), dtype=np.uint8)
+    map_x = np.asarray(sway_x + np.arange(width), dtype=np.float32)
+    map_y = np.asarray(sway_y + np.arange(height)[:, None], dtype=np.float32)
+    return np.asarray(cv2.remap(image, map_x, map_y, cv2.INTER_LINEAR), dtype=np.uint8)
 
 
 def hide(image: Image, rng: np.random.Generator) -> Image:

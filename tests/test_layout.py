@@ -29,6 +29,7 @@ FLOORS = {
     "predict": 3,
     "cli": 4,
     "bench": 4,
+    "study": 4,
 }
 OWN_ROOMS = {
     "sits": {
@@ -46,7 +47,6 @@ OWN_ROOMS = {
         "state": 3,
         "zonal": 3,
         "rio": 4,
-        "accuracy": 4,
     },
     "pointcloud": {
         "cloud": 0,
@@ -59,7 +59,6 @@ OWN_ROOMS = {
         "experiment": 2,
         "facts": 3,
         "baseline": 4,
-        "study": 4,
     },
     "htr": {
         "bidi": 0,
@@ -79,7 +78,6 @@ OWN_ROOMS = {
         "evaluate": 3,
         "importer": 3,
         "recognise": 3,
-        "study": 4,
     },
 }
 LIFTABLE = ("segments", "runs", "ops", "mixers", "encoder", "position", "bench.mixer", "bench.__init__")

@@ -270,10 +270,10 @@ def scene(data: Path, work: Path = Path("runs/mixers")) -> list[Row]:
         data: folder of the scene, as for `geomix sits study eolearn`.
         work: folder for runs and results; goes on with what is there.
     """
-    accuracy = room("sits", "accuracy")
-    results = accuracy.study("eolearn", data, work, methods=tuple(accuracy.MIXERS))
+    study = room("sits", "study")
+    results = study.study("eolearn", data, work, methods=tuple(study.MIXERS))
     rows = []
-    for line in accuracy.table("eolearn", results):
+    for line in study.table("eolearn", results):
         if line.split == "all":
             unit = f"of {line.runs} runs"
             rows += [

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, Json, ModelOption, Output, Overwrite, Quiet
+from geomix.options import DeviceOption, Json, ModelOption, Output, Overwrite, Quiet, StudyFolder
 
 Data = Annotated[
     Path | None,
@@ -95,10 +95,7 @@ def study(
     /,
     *,
     data: Annotated[Path, Parameter(name="--data", help="Folder of the real data.")],
-    output: Annotated[
-        Path,
-        Parameter(name=["--output", "-o"], help="Folder for runs and results; goes on with what is there."),
-    ] = Path("runs/study"),
+    output: StudyFolder = Path("runs/study"),
     seeds: Annotated[int, Parameter(help="Number of seeds for each split.")] = 3,
     by_month: Annotated[
         bool, Parameter(negative="", show_default=False, help="Also the accuracy at each month's end.")
@@ -110,9 +107,9 @@ def study(
     from dataclasses import asdict
 
     from geomix.report import json_text, table
-    from sits.accuracy import months
-    from sits.accuracy import study as run
-    from sits.accuracy import table as summarise
+    from sits.study import months
+    from sits.study import study as run
+    from sits.study import table as summarise
 
     results = run(name, data, output, seeds)
     lines = [asdict(line) for line in summarise(name, results)]

@@ -4,7 +4,6 @@ The data sets are one scene with a land-cover register and some hundred parcels 
 so small that one split says little: each method is run on every split and seed, and the spread is told.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -20,8 +19,8 @@ from torch import Tensor
 
 from geomix.checkpoint import load_model
 from geomix.config import load_config
-from geomix.files import new_file
 from geomix.metrics import confusion, scores
+from geomix.study import kept
 from sits.data import IGNORE, LabelledSeries, Splits, open_splits
 from sits.experiment import SitsConfig
 from sits.inputs import Inputs
@@ -92,7 +91,7 @@ def study(
             for method in methods:
                 place = Path(work) / name / f"{method.replace(' ', '-')}-{split}-{seed}"
                 run = partial(_run, config, method, split, seed, Path(data), place)
-                results.append(_kept(place, run))
+                results.append(Result(**kept(place, lambda run=run: asdict(run()))))  # type: ignore[misc]
                 log.info("%s, %s, seed %d: %s", split, method, seed, _words(results[-1]))
     return results
 
@@ -169,18 +168,6 @@ def _splits(base: SitsConfig) -> Iterator[tuple[str, SitsConfig]]:
 
 def _changed(config: SitsConfig, data: dict[str, Any]) -> SitsConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=data)})
-
-
-def _kept(place: Path, make: Callable[[], Result]) -> Result:
-    """The result in a folder, made if it is not there."""
-    file = place / "result.json"
-    if file.exists():
-        return Result(**json.loads(file.read_text(encoding="utf-8")))
-    place.mkdir(parents=True, exist_ok=True)
-    result = make()
-    with new_file(file) as temporary:
-        temporary.write_text(json.dumps(asdict(result)), encoding="utf-8")
-    return result
 
 
 def _run(config: SitsConfig, method: str, split: str, seed: int, data: Path, place: Path) -> Result:
