@@ -24,6 +24,19 @@ Scheduler = Annotated[
         help="Address of a Dask scheduler, whose workers share the inputs; see `geomix.cluster`.",
     ),
 ]
+RunFolder = Annotated[
+    Path | None,
+    Parameter(
+        name=["--output", "-o"], help="Folder of the run: checkpoints, log, model; runs/NAME if not given."
+    ),
+]
+Resume = Annotated[
+    bool,
+    Parameter(name="--resume", negative="", show_default=False, help="Go on with the run in the folder."),
+]
+MaxMinutes = Annotated[
+    float | None, Parameter(name="--max-minutes", help="Stop in time; the run can be resumed.")
+]
 StudyFolder = Annotated[
     Path,
     Parameter(name=["--output", "-o"], help="Folder for runs and results; goes on with what is there."),

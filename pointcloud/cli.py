@@ -8,10 +8,13 @@ from cyclopts import App, Parameter
 from geomix.options import (
     DeviceOption,
     Json,
+    MaxMinutes,
     MemoryOption,
     ModelOption,
     Overwrite,
     Quiet,
+    Resume,
+    RunFolder,
     Scheduler,
     StudyFolder,
 )
@@ -191,16 +194,10 @@ def train(
     config: str,
     /,
     *,
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=["--output", "-o"],
-            help="Folder of the run: checkpoints, log, model; runs/NAME if not given.",
-        ),
-    ] = None,
+    output: RunFolder = None,
     data: Data = None,
-    resume: Annotated[bool, Parameter(**_Flag, help="Go on with the run in the folder.")] = False,
-    max_minutes: Annotated[float | None, Parameter(help="Stop in time; the run can be resumed.")] = None,
+    resume: Resume = False,
+    max_minutes: MaxMinutes = None,
     device: DeviceOption = "auto",
     quiet: Quiet = False,
 ) -> None:

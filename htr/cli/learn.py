@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, Json, Overwrite, Quiet, StudyFolder
+from geomix.options import (
+    DeviceOption,
+    Json,
+    MaxMinutes,
+    Overwrite,
+    Quiet,
+    Resume,
+    RunFolder,
+    StudyFolder,
+)
 
 if TYPE_CHECKING:
     from htr.predict import Reader
@@ -26,13 +35,7 @@ def train(
     /,
     *,
     data: Data = (),
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=["--output", "-o"],
-            help="Folder of the run: checkpoints, log, model; runs/NAME if not given.",
-        ),
-    ] = None,
+    output: RunFolder = None,
     model: Annotated[
         str | None,
         Parameter(name="--model", help="Go on from a bundled model or a .safetensors file: fine-tuning."),
@@ -43,10 +46,8 @@ def train(
             help="For fine-tuning: keep the model's characters, add new ones, or take those of the data."
         ),
     ] = "union",
-    resume: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Go on with the run in the folder.")
-    ] = False,
-    max_minutes: Annotated[float | None, Parameter(help="Stop in time; the run can be resumed.")] = None,
+    resume: Resume = False,
+    max_minutes: MaxMinutes = None,
     device: DeviceOption = "auto",
     quiet: Quiet = False,
 ) -> None:

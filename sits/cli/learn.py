@@ -5,7 +5,18 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, Json, ModelOption, Output, Overwrite, Quiet, StudyFolder
+from geomix.options import (
+    DeviceOption,
+    Json,
+    MaxMinutes,
+    ModelOption,
+    Output,
+    Overwrite,
+    Quiet,
+    Resume,
+    RunFolder,
+    StudyFolder,
+)
 
 Data = Annotated[
     Path | None,
@@ -17,18 +28,10 @@ def train(
     config: str,
     /,
     *,
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=["--output", "-o"],
-            help="Folder of the run: checkpoints, log, model; runs/NAME if not given.",
-        ),
-    ] = None,
+    output: RunFolder = None,
     data: Data = None,
-    resume: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Go on with the run in the folder.")
-    ] = False,
-    max_minutes: Annotated[float | None, Parameter(help="Stop in time; the run can be resumed.")] = None,
+    resume: Resume = False,
+    max_minutes: MaxMinutes = None,
     device: DeviceOption = "auto",
     quiet: Quiet = False,
 ) -> None:
