@@ -241,5 +241,5 @@ def naming_the_rank() -> Iterator[None]:
 def _is_about_talking(error: RuntimeError) -> bool:
     import torch.distributed as dist
 
-    words = r"gloo|nccl|connection (closed|reset|refused)|broken pipe"
+    words = r"gloo|nccl|connection (closed|reset|refused)|broken pipe|pair closure|timed out"
     return isinstance(error, dist.DistError) or re.search(words, str(error), re.IGNORECASE) is not None

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from geomix.checkpoint import read_card
 from geomix.epochs import EpochLoader
 from geomix.errors import InputError
-from geomix.processes import NOTHING, here, join, own
+from geomix.processes import NOTHING, ProcessError, here, join, naming_the_rank, own
 from htr.batches import TrainingLines, TrainingPages
 from htr.charset import Charset
 from htr.data import Sample
@@ -122,6 +122,22 @@ def test_an_error_on_one_rank_ends_all_and_names_it(folder):
     rank0, rank1 = (json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS))
     assert rank1.startswith("NonFiniteError: rank 1 of 2: the loss is nan at batch 2 of epoch 0")
     assert rank0.startswith("ProcessError: rank 0 of 2: another process ended or does not answer")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Application timeout caused pair closure", ProcessError),
+        ("Timed out waiting 1800000ms for recv operation to complete", ProcessError),
+        ("mat1 and mat2 shapes cannot be multiplied", RuntimeError),
+    ],
+)
+def test_a_process_that_does_not_answer_is_an_error_of_its_own(as_rank, text, kind):
+    as_rank(1)
+    with pytest.raises(RuntimeError) as caught, naming_the_rank():
+        raise RuntimeError(text)
+    assert caught.type is kind
+    assert "rank 1 of 2" in str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
 
 
 def test_every_sample_goes_to_one_process(as_rank):
