@@ -51,3 +51,7 @@ class MemoryBudgetError(GeomixError, MemoryError):
 
 class NonFiniteError(GeomixError, ArithmeticError):
     """A loss or a result is NaN or infinite."""
+
+
+class ProcessError(GeomixError, RuntimeError):
+    """Another process of the same training ended or does not answer."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from geomix.errors import GeomixError, InputError
+from geomix.errors import GeomixError, InputError, ProcessError
 from geomix.progress import PACKAGES, talk
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ TALK_TIMEOUT = timedelta(days=1)
 
 _talk: Any = None
 """The group for objects and waiting, over gloo on a GPU too; None before `join`."""
-
-
-class ProcessError(GeomixError, RuntimeError):
-    """Another process of the same training ended or does not answer."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 
 from geomix.checkpoint import read_card
 from geomix.epochs import EpochLoader
-from geomix.errors import InputError
-from geomix.processes import NOTHING, ProcessError, here, join, naming_the_rank, own
+from geomix.errors import InputError, ProcessError
+from geomix.processes import NOTHING, here, join, naming_the_rank, own
 from htr.batches import TrainingLines, TrainingPages
 from htr.charset import Charset
 from htr.data import Sample
