@@ -13,7 +13,7 @@ from sits.inputs import Inputs
 from sits.task import evaluate, score
 from tests.helpers import shared_data
 
-REAL = {"eolearn-demo": "sits/derived"}
+REAL = {"eolearn-demo": "sits/derived", "parcels-demo": "sits/worldcereal"}
 
 
 @pytest.fixture(scope="module")
