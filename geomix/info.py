@@ -4,6 +4,7 @@ Nothing optional is imported to find out: some of these packages need seconds, o
 """
 
 import platform
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -16,7 +17,7 @@ from geomix.domains import DOMAINS, domain_folder, intruder
 from geomix.errors import CheckpointError
 from geomix.memory import available_memory, format_memory
 from geomix.ops.kernels import why_not_here
-from geomix.report import flat, table
+from geomix.report import table
 
 _OPTIONAL = {
     "triton": ("fused kernels of the mixer on CUDA", "comes with geomix on Linux"),
@@ -124,11 +125,23 @@ def _model_text(model: dict[str, Any]) -> str:
     if model["characters"]:
         lines.append(f"characters: {model['characters']}")
     for split, metrics in model["metrics"].items():
-        figures = ", ".join(f"{key} {_short(value)}" for key, value in flat(metrics) if value is not None)
+        figures = ", ".join(f"{key} {_short(value)}" for key, value in _figures(metrics))
         lines.append(f"{split}: {figures}")
     lines += [f"data: {source['source']} ({source['licence']})" for source in model["data"]]
     lines += [f"limit, {key}: {value}" for key, value in model["limits"].items()]
     return "\n  ".join(lines)
+
+
+def _figures(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The figures of a split, and of each group within it the first one; the JSON has them all."""
+    for key, value in metrics.items():
+        if isinstance(value, Mapping):
+            groups = ((name, group) for name, group in value.items() if isinstance(group, Mapping) and group)
+            yield from (
+                (f"{next(iter(group))} of {name}", next(iter(group.values()))) for name, group in groups
+            )
+        elif value is not None and not isinstance(value, list | tuple):
+            yield key, value
 
 
 def _short(value: Any) -> str:

@@ -1,7 +1,10 @@
 """The settings of a training: `configs/htr/<name>.yaml`."""
 
+from typing import Any
+
 from pydantic import Field
 
+from geomix.checkpoint import Source
 from geomix.config import Config
 from geomix.train import TrainConfig
 from htr.data import Inputs
@@ -44,10 +47,10 @@ class HtrConfig(Config):
     """`batch_size` counts lines of 640 px at a height of 48; a batch of short lines holds more of them."""
     shards: int = Field(1, ge=1)
     """Parts in which threads compute each batch, with one thread each: for a CPU with many idle cores."""
-    language: str | None = None
-    """What the texts are, for the card; predictions on other pages are worse."""
-    licences: dict[str, str] = Field({})
-    """Licence of each set, for the card."""
+    sources: dict[str, Source] = Field({})
+    """Origin and licence of each set, for the card."""
+    limits: dict[str, Any] = Field({})
+    """Language, hands and the like outside which predictions are worse, for the card."""
 
     @property
     def inputs(self) -> Inputs:

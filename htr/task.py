@@ -321,7 +321,7 @@ def write_model(
         charset=lines.charset.characters,
         inputs=config.inputs.model_dump(),
         data=_data_of(samples, lines, config),
-        limits={"language": config.language} if config.language else {},
+        limits=config.limits,
     )
     save_model(model, card, file, overwrite=True)
     reader = model_reader(load_model(file))
@@ -337,14 +337,10 @@ def write_model(
 def _data_of(samples: Sequence[Sample], lines: LineData, config: HtrConfig) -> tuple[Source, ...]:
     sets = sorted({sample.source for sample in samples})
     pages = {sample.page: sample.source for sample in samples}
-    return tuple(
-        Source(
-            source=name,
-            licence=config.licences.get(name, "unknown"),
-            split={
-                "rule": "train and val as the data say; select: pages of train that chose the checkpoint",
-                "select": sorted(page for page in lines.select if pages[page] == name),
-            },
-        )
-        for name in sets
-    )
+    cards = []
+    for name in sets:
+        source = config.sources.get(name, Source(source=name, licence="unknown"))
+        select = sorted(page for page in lines.select if pages[page] == name)
+        rule = "train and val as the data say; select: pages of train that chose the checkpoint"
+        cards.append(source.model_copy(update={"split": {"set": name, "rule": rule, "select": select}}))
+    return tuple(cards)
