@@ -15,6 +15,10 @@ from pointcloud.cloud import Cloud
 Array = NDArray[Any]
 
 
+ABOVE_GROUND = "_above_ground"
+"""Field that carries the height above ground of a whole cloud through its parts and changes, metres."""
+
+
 class Augment(Config):
     """Which random changes a training cloud goes through."""
 
@@ -55,7 +59,10 @@ def augment(cloud: Cloud, rng: Generator, changes: Augment, optional: tuple[str,
     cloud = drop_points(cloud, rng, changes.drop_points)
     cloud = replace(cloud, coord=cloud.coord - cloud.coord.mean(axis=0)) if len(cloud) else cloud
     cloud = turn(cloud, random_turn(rng, changes.rotate, changes.tilt, changes.flip))
-    coord = cloud.coord * rng.uniform(*changes.scale)
+    factor = rng.uniform(*changes.scale)
+    coord = cloud.coord * factor
+    if ABOVE_GROUND in cloud.fields:
+        cloud = cloud.with_fields(**{ABOVE_GROUND: cloud.fields[ABOVE_GROUND] * factor})
     for wave, displacement in changes.elastic if rng.random() < 0.95 else ():
         coord = elastic(coord, rng, wave, displacement)
     if changes.jitter:

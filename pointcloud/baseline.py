@@ -10,22 +10,20 @@ from torch import Tensor
 from geomix.metrics import confusion, scores
 from pointcloud.cloud import Cloud
 from pointcloud.data import IGNORE, LABEL, Inputs, LabelledCloud, features
-from pointcloud.data.surroundings import shape_of_surroundings
 from pointcloud.task import Metrics, official_mean
-from pointcloud.voxels import relative
 
-SHAPE_VOXELS = (0.25, 1.0, 2.0)
-"""Voxels whose 3 x 3 x 3 boxes are described beside the one of 0.5 m, metres."""
+CLASSICAL = Inputs(
+    voxel=0.5,
+    features=("ground", "height", "shape", "intensity", "returns"),
+    height_radii=(1.0, 2.0, 8.0, 25.0),
+    shape_voxels=(0.25, 0.5, 1.0, 2.0),
+)
+"""What the forest sees of a point; the voxel plays no part."""
 
 
 def classical_features(cloud: Cloud) -> NDArray[np.float32]:
-    """Heights above four grounds, shape at four scales, intensity and returns, [N, F]."""
-    inputs = Inputs(
-        voxel=0.5, features=("height", "shape", "intensity", "returns"), height_radii=(1.0, 2.0, 8.0, 25.0)
-    )
-    local = relative(cloud.coord)
-    shapes = [shape_of_surroundings(local, size) for size in SHAPE_VOXELS]
-    return np.concatenate([features(cloud, inputs), *shapes], axis=1).astype(np.float32)
+    """Heights above five grounds, shape at four scales, intensity and returns, [N, F]."""
+    return features(cloud, CLASSICAL)
 
 
 def forest(

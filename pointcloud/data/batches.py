@@ -16,7 +16,7 @@ from geomix.config import Config
 from geomix.errors import InputError
 from pointcloud.augment import Augment, augment
 from pointcloud.cloud import Cloud
-from pointcloud.data.inputs import Inputs, Sample, prepare
+from pointcloud.data.inputs import Inputs, Sample, prepare, whole_features
 from pointcloud.data.labels import IGNORE
 from pointcloud.data.sources import LABEL, LabelledCloud
 
@@ -141,7 +141,9 @@ class Crops(Dataset[LabelledSample]):
             changes,
             seed,
         )
-        self._read = lru_cache(maxsize=_KEPT_CLOUDS)(lambda index: self.clouds[index].read())
+        self._read = lru_cache(maxsize=_KEPT_CLOUDS)(
+            lambda index: whole_features(self.clouds[index].read(), self.inputs)
+        )
 
     def __getitem__(self, number: int) -> LabelledSample:
         rng = np.random.default_rng([self.seed, number])

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from geomix.config import Config, hint, parse_config
 from geomix.errors import InputError
+from pointcloud.augment import ABOVE_GROUND
 from pointcloud.cloud import Cloud
-from pointcloud.data.surroundings import height_above_opening, shape_of_surroundings
+from pointcloud.data.surroundings import height_above_ground, height_above_opening, shape_of_surroundings
 from pointcloud.voxels import relative, voxel_mean, voxelize
 
 Array = NDArray[Any]
@@ -30,15 +31,16 @@ class Inputs(Config):
     features: tuple[str, ...]
     """Groups of features: `coord` (metres from the middle of the cloud), `sensor` (coordinates of the file,
     for imported weights: the only group that depends on where the cloud lies), `offset` (place in the
-    voxel), `height` (above the ground around), `shape` (line, plane or volume, and slope), `intensity`,
-    `returns`, `color`, `nir`, `normal`."""
+    voxel), `ground` (height above the bare ground), `height` (above what is left when narrow things are
+    taken off), `shape` (line, plane or volume, and slope), `intensity`, `returns`, `color`, `nir`,
+    `normal`."""
     optional: tuple[str, ...] = ()
     """Groups that a cloud may lack: they are 0 then, and one more channel each says whether it is there."""
     height_radii: tuple[float, ...] = (2.0, 8.0, 25.0)
     """`height` is above the ground that is left when everything narrower than twice this is taken off,
     metres, one channel each."""
-    shape_voxel: float = Field(default=0.5, gt=0)
-    """`shape` looks at a box of 3 x 3 x 3 of these, metres."""
+    shape_voxels: tuple[float, ...] = (0.5,)
+    """`shape` looks at boxes of 3 x 3 x 3 voxels with these edges, metres, five channels each."""
     intensity: Literal["scan", "file"] = "scan"
     """`scan` divides by the 95th percentile of the cloud, because scanners differ; `file` takes it as is."""
 
@@ -50,6 +52,8 @@ class Inputs(Config):
         extra = set(self.optional) - set(self.features)
         if extra:
             raise ValueError(f"optional features must be among the features: {', '.join(sorted(extra))}")
+        if not self.height_radii or not self.shape_voxels or min(*self.height_radii, *self.shape_voxels) <= 0:
+            raise ValueError("height_radii and shape_voxels are one or more lengths above 0 m")
         return self
 
     @property
@@ -60,9 +64,12 @@ class Inputs(Config):
     @property
     def channels(self) -> int:
         """Number of features F."""
-        widths = {name: group.channels for name, group in _GROUPS.items()}
-        widths["height"] = len(self.height_radii)
-        return sum(widths[name] for name in self.features) + len(self.optional)
+        return sum(self.width(name) for name in self.features) + len(self.optional)
+
+    def width(self, name: str) -> int:
+        """Channels of one group."""
+        scales = {"height": self.height_radii, "shape": self.shape_voxels}.get(name, (0.0,))
+        return _GROUPS[name].channels * len(scales)
 
 
 @dataclass(frozen=True)
@@ -90,14 +97,25 @@ def _offset(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
     return np.asarray(steps - np.floor(np.round(steps * 65536) / 65536) - 0.5)
 
 
-def _height(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
-    heights = height_above_opening(local, inputs.height_radii)
-    # Half a metre decides near the ground and not at all in a crown.
+def _ground(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
+    if ABOVE_GROUND in cloud.fields:
+        heights = np.asarray(cloud.fields[ABOVE_GROUND], dtype=np.float64)
+    else:
+        heights = height_above_ground(local)
+    return _compressed(heights)[:, None]
+
+
+def _compressed(heights: Array) -> Array:
+    """Half a metre decides near the ground and not at all in a crown."""
     return np.asarray(np.sign(heights) * np.log1p(np.abs(heights)))
 
 
+def _height(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
+    return _compressed(height_above_opening(local, inputs.height_radii))
+
+
 def _shape(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
-    return shape_of_surroundings(local, inputs.shape_voxel)
+    return np.concatenate([shape_of_surroundings(local, size) for size in inputs.shape_voxels], axis=1)
 
 
 def _intensity(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
@@ -126,7 +144,8 @@ _GROUPS: dict[str, _Group] = {
     "coord": _Group(3, _coord),
     "sensor": _Group(3, _sensor),
     "offset": _Group(3, _offset),
-    "height": _Group(3, _height),
+    "ground": _Group(1, _ground),
+    "height": _Group(1, _height),
     "shape": _Group(5, _shape),
     "intensity": _Group(1, _intensity, ("intensity",)),
     "returns": _Group(3, _returns, ("return_number", "number_of_returns")),
@@ -143,6 +162,13 @@ def read_inputs(inputs: Mapping[str, Any] | Inputs) -> Inputs:
         ConfigError: if a key or a feature is unknown.
     """
     return inputs if isinstance(inputs, Inputs) else parse_config(Inputs, inputs, "inputs")
+
+
+def whole_features(cloud: Cloud, inputs: Inputs) -> Cloud:
+    """The cloud with what must be computed before it is cut: a part of a roof has no ground around it."""
+    if "ground" not in inputs.features:
+        return cloud
+    return cloud.with_fields(**{ABOVE_GROUND: height_above_ground(relative(cloud.coord))})
 
 
 def missing_fields(cloud: Cloud, inputs: Mapping[str, Any] | Inputs) -> dict[str, tuple[str, ...]]:
@@ -176,10 +202,9 @@ def features(cloud: Cloud, inputs: Mapping[str, Any] | Inputs) -> NDArray[np.flo
     local = relative(cloud.coord)
     columns: list[Array] = []
     for name in inputs.features:
-        group = _GROUPS[name]
         is_there = name not in missing
-        width = len(inputs.height_radii) if name == "height" else group.channels
-        columns.append(group.compute(cloud, local, inputs) if is_there else np.zeros((len(cloud), width)))
+        filled = np.zeros((len(cloud), inputs.width(name)))
+        columns.append(_GROUPS[name].compute(cloud, local, inputs) if is_there else filled)
         if name in inputs.optional:
             columns.append(np.full((len(cloud), 1), float(is_there)))
     table = np.concatenate(columns, axis=1) if columns else np.zeros((len(cloud), 0))

@@ -21,4 +21,4 @@ def test_its_features_do_not_depend_on_the_place() -> None:
     moved = cloud.from_arrays(cloud.coord + np.array([6e6, 0, 0]), **cloud.fields)
     table = classical_features(cloud)
     assert np.array_equal(table, classical_features(moved))
-    assert table.shape == (len(cloud), 4 + 5 + 1 + 3 + 3 * 5)
+    assert table.shape == (len(cloud), 1 + 4 + 4 * 5 + 1 + 3)

@@ -42,4 +42,4 @@ def test_no_time_for_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PPoMv3, "forward", wrong)
     grid = torch.stack([torch.arange(50), torch.zeros(50).long(), torch.zeros(50).long()], dim=1)
     with pytest.raises(NonFiniteError, match="no time is given"):
-        bench.check(model, grid, torch.randn(50, 15))
+        bench.check(model, grid, torch.randn(50, 23))

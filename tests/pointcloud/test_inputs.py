@@ -5,14 +5,19 @@ import pytest
 import torch
 
 from geomix.errors import ConfigError, InputError
+from pointcloud.augment import ABOVE_GROUND, Augment, augment
 from pointcloud.cloud import Cloud
 from pointcloud.data import features, missing_fields, prepare, read_inputs
-from pointcloud.data.surroundings import height_above_opening, shape_of_surroundings
+from pointcloud.data.inputs import whole_features
+from pointcloud.data.surroundings import height_above_ground, height_above_opening, shape_of_surroundings
 from pointcloud.synthetic import town
 
 ALL = {
     "voxel": 0.5,
-    "features": ["coord", "offset", "height", "shape", "intensity", "returns", "color", "nir", "normal"],
+    "features": [
+        *("coord", "offset", "ground", "height", "shape"),
+        *("intensity", "returns", "color", "nir", "normal"),
+    ],
     "optional": ["color", "nir", "normal"],
 }
 
@@ -30,15 +35,15 @@ def test_channels_are_counted_right() -> None:
     inputs = read_inputs(ALL)
     table = features(colored_town(), inputs)
     assert table.shape == (len(colored_town()), inputs.channels)
-    assert inputs.channels == 3 + 3 + 3 + 5 + 1 + 3 + 3 + 1 + 3 + 3
+    assert inputs.channels == 3 + 3 + 1 + 3 + 5 + 1 + 3 + 3 + 1 + 3 + 3
     assert table.dtype == np.float32
     assert np.isfinite(table).all()
 
 
 def test_missing_optional_fields_are_zero_and_said_to_be_missing() -> None:
     table = features(colored_town(), ALL)
-    color, has_color = table[:, 18:21], table[:, 21]
-    normal, has_normal = table[:, 24:27], table[:, 27]
+    color, has_color = table[:, 19:22], table[:, 22]
+    normal, has_normal = table[:, 25:28], table[:, 28]
     assert (has_color == 1).all()
     assert color.std() > 0
     assert (has_normal == 0).all()
@@ -100,6 +105,35 @@ def test_height_ignores_what_is_narrower_than_the_square() -> None:
     assert large[house].min() > 4
 
 
+def test_ground_is_bare_on_a_slope_and_under_a_house() -> None:
+    x, y = np.meshgrid(np.arange(0, 50, 0.5), np.arange(0, 50, 0.5))
+    slope = 0.1 * x + 0.3 * np.sin(y / 10)
+    bush = (abs(x - 10) < 1) & (abs(y - 10) < 1)
+    house = (abs(x - 30) < 10) & (abs(y - 25) < 8)
+    z = slope + 0.8 * bush + 6.0 * house
+    above = height_above_ground(np.stack([x, y, z], axis=-1).reshape(-1, 3)).reshape(x.shape)
+    assert np.abs(above[~bush & ~house]).max() < 0.2
+    np.testing.assert_allclose(above[bush], 0.8, atol=0.2)
+    np.testing.assert_allclose(above[house], 6.0, atol=0.8)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_ground_of_tiny_clouds(count: int) -> None:
+    assert height_above_ground(np.zeros((count, 3))).tolist() == [0.0] * count
+
+
+def test_a_part_keeps_the_ground_of_its_whole() -> None:
+    cloud = town(2, size=20, density=4)
+    inputs = read_inputs({"voxel": 0.5, "features": ["ground"]})
+    whole = whole_features(cloud, inputs)
+    roof = np.flatnonzero(cloud.fields["classification"] == 6)
+    assert np.array_equal(features(whole.take(roof), inputs), features(cloud, inputs)[roof])
+    assert not np.allclose(features(cloud.take(roof), inputs), features(cloud, inputs)[roof], atol=0.1)
+    rng = np.random.default_rng(0)
+    larger = augment(whole, rng, Augment(scale=(2, 2)))
+    np.testing.assert_allclose(larger.fields[ABOVE_GROUND], 2 * whole.fields[ABOVE_GROUND])
+
+
 def test_shape_knows_lines_planes_and_volumes() -> None:
     rng = np.random.default_rng(0)
     line = np.stack([np.linspace(0, 1.4, 200), np.full(200, 0.1), np.full(200, 0.1)], axis=1)
@@ -134,7 +168,8 @@ def test_nan_in_a_field_is_taken_as_zero() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [({"features": ["colour"]}, "did you mean 'color'"), ({"features": [], "optional": ["nir"]}, "nir"),
-     ({"voxel": 0}, "voxel")], ids=str,
+     ({"voxel": 0}, "voxel"), ({"shape_voxels": [0.5, -1]}, "above 0 m"),
+     ({"height_radii": []}, "above 0 m")], ids=str,
 )  # fmt: skip
 def test_inputs_that_make_no_sense_are_refused(change: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
