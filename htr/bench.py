@@ -3,18 +3,17 @@
 geomix bench htr --json
 """
 
-import gc
-import threading
-import time
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psutil
 import torch
 
 from geomix.bench import Row, measure
 from geomix.config import load_config
 from geomix.errors import InputError
+from geomix.memory import peak_memory
 from htr.experiment import HtrConfig
 from htr.model import LineRecogniser
 from htr.study import ATTENTION, POM
@@ -39,8 +38,8 @@ def run(cap_seconds: float = 60.0) -> list[Row]:
         cap_seconds: a case whose first call takes longer is not repeated.
 
     Returns:
-        For each mixer and page the lines read a second, compared with attention, and the memory that the
-        reading added at its peak.
+        For each mixer and page the lines read a second, compared with attention, and the peak memory of
+        a process that reads it.
     """
     return list(rows(cap_seconds))
 
@@ -61,7 +60,7 @@ def rows(
             timing = measure(call, min_seconds=min_seconds, cap_seconds=cap_seconds)
             speeds[name] = None if timing is None else count / timing.median
             yield _row(f"{name}, {case}", "speed", speeds[name], "lines/s", speeds["attention"])
-            yield _row(f"{name}, {case}", "peak memory", _peak_memory(call) / 1e6, "MB", None)
+            yield _row(f"{name}, {case}", "peak memory", _memory_of(name, count, width) / 1e6, "MB", None)
 
 
 def _row(case: str, metric: str, value: float | None, unit: str, rival: float | None) -> Row:
@@ -99,22 +98,18 @@ def _check(model: LineRecogniser, width: int) -> None:
         raise InputError(f"not timed: the gaps of a page change its logits by {error:.1e}")
 
 
-def _peak_memory(call: Callable[[], object]) -> float:
-    """Bytes that a call adds to the memory of this process at its peak, looked at every few milliseconds."""
-    process = psutil.Process()
-    gc.collect()
-    before = peak = process.memory_info().rss
-    done = threading.Event()
+def _memory_of(mixer: str, count: int, width: int) -> float:
+    """Most bytes that a process of its own ever held, libraries and model included, to read a page once."""
+    command = [sys.executable, "-m", "htr.bench", mixer, str(count), str(width)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout)
 
-    def watch() -> None:
-        nonlocal peak
-        while not done.is_set():
-            peak = max(peak, process.memory_info().rss)
-            time.sleep(0.002)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    call()
-    done.set()
-    watcher.join()
-    return float(peak - before)
+def read_page(mixer: str, count: int, width: int) -> int:
+    """Read a page of `count` lines once; the most bytes that this process ever held."""
+    _reading(build(mixer), *unroll([[_line(width, seed) for seed in range(count)]]))()
+    return peak_memory()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{read_page(sys.argv[1], *map(int, sys.argv[2:]))}\n")
