@@ -94,6 +94,8 @@ def test_case_05_bands_are_matched_by_name_not_by_place(tmp_path):
         for name in ("turned", "straight")
     )
     np.testing.assert_array_equal(turned, straight)
+    chosen = open_series(tmp_path / "straight").select([BANDS[3], BANDS[0]]).read()[0]
+    np.testing.assert_array_equal(chosen, open_series(tmp_path / "straight").read()[0][:, [3, 0]])
     write_folder(tmp_path / "few", numbers()[:, :3], names=BANDS[:3])
     with pytest.raises(InputError, match="lacks band B8, which the model needs; found B2, B3, B4"):
         scorer.series(open_series(tmp_path / "few"))
