@@ -131,11 +131,17 @@ def run(argv: Sequence[str]) -> int:
     except GeomixError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         # The reader of our output went away, as `head` does; that is no failure of ours.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A full disk, a folder that may not be written: nothing that a traceback would explain.
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
     return code if isinstance(code, int) else 0

@@ -30,6 +30,21 @@ def is_taken(path: str | Path, overwrite: bool = False) -> bool:
     return start is None or target.stat().st_mtime < start
 
 
+def make_folder(path: str | Path) -> Path:
+    """Make a folder for results, and those above it, where they are not there yet.
+
+    Raises:
+        OutputExistsError: if a file is in the way.
+    """
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise OutputExistsError(
+            f"{path}: a file is in the way of this folder; choose another folder"
+        ) from None
+    return Path(path)
+
+
 @contextmanager
 def new_file(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a temporary path beside `path` that takes its place when the block ends well.

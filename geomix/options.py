@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 Output = Annotated[Path, Parameter(name=["--output", "-o"], help="Where the result goes.")]
 ModelOption = Annotated[
@@ -35,8 +36,14 @@ Resume = Annotated[
     Parameter(name="--resume", negative="", show_default=False, help="Go on with the run in the folder."),
 ]
 MaxMinutes = Annotated[
-    float | None, Parameter(name="--max-minutes", help="Stop in time; the run can be resumed.")
+    float | None,
+    Parameter(
+        name="--max-minutes",
+        help="Start no epoch, but the first, that would end later; the run can be resumed.",
+    ),
 ]
+Seeds = Annotated[int, Parameter(name="--seeds", validator=Number(gte=1), help="Number of seeds.")]
+Epochs = Annotated[int, Parameter(name="--epochs", validator=Number(gte=1), help="Length of each training.")]
 StudyFolder = Annotated[
     Path,
     Parameter(name=["--output", "-o"], help="Folder for runs and results; goes on with what is there."),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from geomix.files import new_file
+from geomix.files import make_folder, new_file
 from geomix.report import json_text, table
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def kept(folder: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """
     file = folder / "result.json"
     if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         result = make()
         with new_file(file) as temporary:
             temporary.write_text(json.dumps(result), encoding="utf-8")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from geomix.config import Config
 from geomix.errors import CheckpointError, InputError, MissingFileError, OutputExistsError
+from geomix.files import make_folder
 from geomix.processes import STEP_TIMEOUT, first, gather, here, join, naming_the_rank
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _fit(
     begun = first(last.exists())
     if begun and not resume:
         raise OutputExistsError(f"{folder}: holds a run already; resume it or choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     if resume and not begun:
         log.info("%s: nothing to resume yet, starting afresh", folder)
     end = EpochEnd(folder, config.epochs, max_minutes)

@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 
 from geomix.options import (
     DeviceOption,
+    Epochs,
     Json,
     MaxMinutes,
     MemoryOption,
@@ -16,6 +17,7 @@ from geomix.options import (
     Resume,
     RunFolder,
     Scheduler,
+    Seeds,
     StudyFolder,
 )
 from pointcloud.io.options import ReadOptions
@@ -241,8 +243,8 @@ def study(
     *,
     data: Annotated[Path, Parameter(name="--data", help="Folder of the tiles that `aerial` learns from.")],
     output: StudyFolder = Path("runs/study/pointcloud"),
-    seeds: Annotated[int, Parameter(help="Number of seeds.")] = 3,
-    epochs: Annotated[int, Parameter(help="Length of each training.")] = 8,
+    seeds: Seeds = 3,
+    epochs: Epochs = 8,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -17,8 +17,15 @@ from torch import Tensor, nn
 
 from geomix.checkpoint import Card, card_of, load_model
 from geomix.device import choose_device
-from geomix.errors import CheckpointError, GeomixError, InputError, MemoryBudgetError, NonFiniteError
-from geomix.files import new_file
+from geomix.errors import (
+    CheckpointError,
+    GeomixError,
+    InputError,
+    MemoryBudgetError,
+    NonFiniteError,
+    UnsupportedError,
+)
+from geomix.files import make_folder, new_file
 from geomix.memory import default_budget, format_memory, parse_memory
 from pointcloud.augment import views
 from pointcloud.cloud import Cloud
@@ -26,6 +33,7 @@ from pointcloud.data.inputs import Inputs, Sample, prepare, read_inputs
 from pointcloud.data.scannet import vertex_normals
 from pointcloud.io import ReadOptions, WriteOptions, format_of, read_cloud, write_cloud
 from pointcloud.io.ply import faces_of
+from pointcloud.io.sniff import sniff
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +146,7 @@ def outputs_for(inputs: Sequence[Path], output: Path, suffix: str | None = None)
     twins = sorted({p.name for p in inputs if sum(q.name == p.name for q in inputs) > 1})
     if twins:
         raise InputError(f"{output}: several inputs are called {', '.join(twins)}; segment them one by one")
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     return {path: output / (f"{path.name}{suffix}" if suffix else _result_name(path)) for path in inputs}
 
 
@@ -154,12 +162,13 @@ def check_output(path: Path, output: Path, overwrite: bool) -> None:
     """Refuse an output before the work instead of after it.
 
     Raises:
-        UnsupportedError: if its suffix names no format.
+        UnsupportedError: if its suffix names no format, or E57 for what is none.
         OutputExistsError: if it exists and `overwrite` is false.
         MissingFileError: if its folder does not exist.
         InputError: if it is the input and `overwrite` is false.
     """
-    format_of(output)
+    if format_of(output) == "e57" and path.is_file() and sniff(path) != "e57":
+        raise UnsupportedError(f"{output}: E57 is written from E57 alone; choose .laz, .ply or .pcd")
     if output.exists() and not overwrite and path.exists() and output.samefile(path):
         raise InputError(f"{output}: is the input itself; choose another name or allow --overwrite")
     with new_file(output, overwrite):

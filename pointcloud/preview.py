@@ -72,14 +72,16 @@ def write_preview(
 
     Args:
         cloud: with the field `classification`.
-        path: the picture; its suffix decides nothing, it is a PNG.
+        path: the picture, .png.
         classes: names and colours, as on the card of a model.
         overwrite: whether a file of that name may be replaced.
 
     Raises:
-        InputError: if the cloud has no classes.
+        InputError: if the cloud has no classes, or the name does not end in .png.
         OutputExistsError: if the file exists and `overwrite` is false.
     """
+    if Path(path).suffix.lower() != ".png":
+        raise InputError(f"{path}: the picture is a PNG; let its name end in .png")
     entries = legend_of(cloud, classes)
     picture = _page(cloud, entries)
     with new_file(path, overwrite) as temporary:

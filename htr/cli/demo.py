@@ -22,6 +22,7 @@ def demo(
     from PIL import Image
 
     from geomix.checkpoint import bundled_models
+    from geomix.files import make_folder
     from geomix.report import table
     from htr.cli.jobs import write_all
     from htr.evaluate import PageScore
@@ -30,7 +31,7 @@ def demo(
     from htr.predict import default_model, find_page, load, model_reader, read_page
     from htr.synthetic import draw_page, sentence
 
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     rng = np.random.default_rng(seed)
     pixels, truth = draw_page([sentence(rng) for _ in range(rows)], rng)
     Image.fromarray(pixels).save(output / "synthetic.png")

@@ -7,12 +7,14 @@ from cyclopts import Parameter
 
 from geomix.options import (
     DeviceOption,
+    Epochs,
     Json,
     MaxMinutes,
     Overwrite,
     Quiet,
     Resume,
     RunFolder,
+    Seeds,
     StudyFolder,
 )
 
@@ -56,8 +58,11 @@ def train(
     The best model is written as one file with its card. With --model it learns on from there: a few pages of
     your own hand are the best remedy for a hand or a language that the bundled model reads badly.
     """
+    from geomix.errors import InputError
     from htr.task import train as run
 
+    if model and not data:
+        raise InputError(f"--model {model}: give the lines to learn on with --data")
     folder = output or Path("runs") / Path(config).stem
     file = run(
         *(config, folder, data or None),
@@ -146,8 +151,8 @@ def study(
     *,
     data: Data,
     output: StudyFolder = Path("runs/study/htr"),
-    seeds: Annotated[int, Parameter(help="Number of seeds.")] = 1,
-    epochs: Annotated[int, Parameter(help="Length of each training.")] = 6,
+    seeds: Seeds = 1,
+    epochs: Epochs = 6,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

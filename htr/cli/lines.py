@@ -20,7 +20,7 @@ def lines(
     ] = None,
     format: Annotated[
         tuple[Literal["page", "alto", "json"], ...],
-        Parameter(name="--format", help="One or more of these.", negative=""),
+        Parameter(name="--format", help="One of these; repeat the option for several.", negative=""),
     ] = ("page",),
     overlay: Annotated[
         bool, Parameter(help="Also draw the lines onto the page, as NAME.overlay.png.")
@@ -47,6 +47,7 @@ def lines(
     (intersection over union).
     """
     from geomix.batch import run_batch
+    from geomix.files import make_folder
     from htr.cli.jobs import image_of, jobs, write_all
     from htr.evaluate import PageScore
     from htr.io.images import read_images
@@ -57,7 +58,7 @@ def lines(
     todo = {str(job.image): job for job in jobs(pages, lines)}
     true = {str(job.image): job.lines for job in jobs(pages, truth)} if truth is not None else {}
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
+        make_folder(output)
     total, by_page = PageScore(), dict[str, PageScore]()
 
     def work(name: str) -> None:

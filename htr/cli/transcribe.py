@@ -37,7 +37,8 @@ def transcribe(
         ),
     ] = None,
     format: Annotated[
-        tuple[Format, ...], Parameter(name="--format", help="One or more of these.", negative="")
+        tuple[Format, ...],
+        Parameter(name="--format", help="One of these; repeat the option for several.", negative=""),
     ] = ("txt",),
     overlay: Annotated[
         bool, Parameter(help="Also draw the lines onto the page, as NAME.overlay.png.")
@@ -77,6 +78,7 @@ def transcribe(
     hands of the 19th to 21st century: for another hand or language fine-tune it with `geomix htr train`.
     """
     from geomix.batch import run_batch
+    from geomix.files import make_folder
     from htr.cli.jobs import Job, image_of, jobs, write_all
     from htr.predict import transcribe_file
 
@@ -84,7 +86,7 @@ def transcribe(
     todo = {str(job.image): job for job in jobs(pages, lines)}
     _reader(model, device, lm, beam)  # a wrong name is one error, not one a page
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
+        make_folder(output)
 
     def work(name: str) -> list[str]:
         job: Job = todo[name]

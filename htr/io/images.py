@@ -74,6 +74,8 @@ def read_images(
         MissingPackageError: if it is a PDF and pypdfium2 is not installed.
     """
     file = Path(path)
+    if file.is_dir():
+        raise MissingFileError(f"{file}: is a folder; give its images, as {file}/*.jpg")
     if not file.is_file():
         raise MissingFileError(f"{file}: no such image; give the path of a JPEG, PNG, TIFF, WebP or PDF file")
     if _is_pdf(file):

@@ -95,7 +95,8 @@ class Splits:
             raise InputError(f"unknown split {name!r}; choose from train, val, test, all")
         found = [one for part in parts.values() for one in part] if name == "all" else parts[name]
         if not found:
-            raise InputError(f"these data hold no {name} split")
+            there = ", ".join(part for part, items in parts.items() if items)
+            raise InputError(f"these data hold no {name} split; choose from {there}, all")
         return found
 
 

@@ -30,12 +30,13 @@ def demo(
 ) -> None:
     """Make a Sentinel-2 series of made-up farmland, map it, and hold the map against the truth."""
     from geomix.checkpoint import find_model, read_card
+    from geomix.files import make_folder
     from geomix.report import table
     from sits.options import ReadOptions
     from sits.predict import MapPaths, segment_file
     from sits.synthetic import make_scene, write_geotiffs
 
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     scene = make_scene((size, size), seed, dates)
     images = write_geotiffs(scene, output / "images", overwrite=True)
     paths = MapPaths(output / "map.tif", quicklook=output / "map.png", item=True)

@@ -15,6 +15,7 @@ from geomix.options import (
     Quiet,
     Resume,
     RunFolder,
+    Seeds,
     StudyFolder,
 )
 
@@ -99,7 +100,7 @@ def study(
     *,
     data: Annotated[Path, Parameter(name="--data", help="Folder of the real data.")],
     output: StudyFolder = Path("runs/study"),
-    seeds: Annotated[int, Parameter(help="Number of seeds for each split.")] = 3,
+    seeds: Seeds = 3,
     by_month: Annotated[
         bool, Parameter(negative="", show_default=False, help="Also the accuracy at each month's end.")
     ] = False,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from geomix.files import make_folder
 from geomix.progress import progress
 from sits.outputs.cog import Layer, new_cog
 from sits.series import TimeSeries
@@ -33,7 +34,7 @@ def write_series(series: TimeSeries, folder: Path, overwrite: bool = False) -> l
     Raises:
         OutputExistsError: if a file exists and may not be replaced.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     stem = Path(series.name).stem.replace(" ", "_") or "series"
     files = []
     for one in progress(series.acquisitions, "Dates", len(series.acquisitions)):

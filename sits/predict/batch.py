@@ -7,6 +7,7 @@ from pathlib import Path
 
 from geomix.batch import run_batch
 from geomix.errors import InputError
+from geomix.files import make_folder
 from sits.io import expand, open_series, series_of_patch
 from sits.io.find import Kind, kind_of
 from sits.options import ReadOptions
@@ -58,7 +59,7 @@ def segment_each(
     items = series_in(inputs, options)
     for folder in (outputs.map, outputs.proba, outputs.entropy, outputs.count, outputs.quicklook):
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
     written: list[Path] = []
 
     def work(name: str) -> tuple[Path, ...]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rasterio.crs import CRS
 
 from geomix.errors import FormatError, InputError, MissingFileError, OutputExistsError, UnsupportedError
-from geomix.files import new_file
+from geomix.files import make_folder, new_file
 from geomix.memory import format_memory
 from geomix.mixers import PoM, State
 from geomix.progress import progress
@@ -118,7 +118,7 @@ def create_state(
         season,
         old.version + 1 if old else 0,
     )
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     _take_in(state, None, series, scorer, block)
     _write(state, old)
     return state

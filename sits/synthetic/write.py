@@ -11,7 +11,7 @@ from pyproj import Transformer
 from rasterio.errors import RasterioError
 
 from geomix.errors import OutputExistsError
-from geomix.files import new_file
+from geomix.files import make_folder, new_file
 from sits.synthetic.phenology import BANDS
 from sits.synthetic.scene import NODATA, Scene, make_scene
 from sits.synthetic.weather import make_dates
@@ -49,7 +49,7 @@ def write_pastis(
     if root.exists() and any(root.iterdir()):
         raise OutputExistsError(f"{root}: the folder is not empty; choose another one")
     for name in ("DATA_S2", "ANNOTATIONS"):
-        (root / name).mkdir(parents=True, exist_ok=True)
+        make_folder(root / name)
     rng = np.random.default_rng(seed)
     days = [make_dates(dates - 2 * tile, rng) for tile in range(tiles)]
     features = []
@@ -86,7 +86,7 @@ def write_geotiffs(scene: Scene, folder: str | Path, overwrite: bool = False) ->
         The files of the dates in time order, without the labels.
     """
     root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     if overwrite:
         _remove_earlier(root)
     transform = Affine(10.0, 0.0, ORIGIN_XY[0], 0.0, -10.0, ORIGIN_XY[1])

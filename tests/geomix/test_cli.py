@@ -49,6 +49,16 @@ def test_an_unexpected_error_shows_its_traceback(verb):
         run(["try"])
 
 
+def test_what_the_system_refuses_is_one_line(verb, tmp_path, capsys):
+    def refused(word):
+        (tmp_path / word).mkdir()
+        (tmp_path / word).write_text("")
+
+    verb(refused)
+    assert run(["try", "folder"]) == 1
+    assert capsys.readouterr().err == f"error: {tmp_path / 'folder'}: Is a directory\n"
+
+
 def test_stopping_ends_with_130(verb, capsys):
     def stop(_):
         raise KeyboardInterrupt

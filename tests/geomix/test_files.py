@@ -3,7 +3,7 @@ import os
 import pytest
 
 from geomix.errors import MissingFileError, OutputExistsError
-from geomix.files import new_file
+from geomix.files import make_folder, new_file
 
 
 def test_file_appears_only_when_the_block_ends_well(tmp_path):
@@ -76,3 +76,12 @@ def test_a_new_file_can_be_read_by_others(tmp_path):
     with new_file(ours) as temporary:
         temporary.write_text("")
     assert ours.stat().st_mode == plain.stat().st_mode
+
+
+@pytest.mark.parametrize("place", ["taken", "taken/below"])
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path, place):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(OutputExistsError, match="taken.*a file is in the way"):
+        make_folder(tmp_path / place)
+    assert make_folder(tmp_path / "new" / "deep").is_dir()
+    assert make_folder(tmp_path / "new").is_dir()

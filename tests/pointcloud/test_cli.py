@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from geomix.cli import run
+from geomix.errors import InputError, UnsupportedError
+from pointcloud.cloud import Cloud
 from pointcloud.io import read_cloud, write_cloud
+from pointcloud.predict import check_output
+from pointcloud.preview import write_preview
 from tests.pointcloud.making import cloud_of, make_las, tiny_model_file
 
 
@@ -143,3 +147,13 @@ def test_import_refuses_what_is_no_checkpoint(tmp_path, capsys):
     (tmp_path / "a.pth").write_bytes(np.arange(9).tobytes())
     assert run(["pointcloud", "import", str(tmp_path / "a.pth")]) == 1
     assert "cannot be read as weights alone" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_said_before_the_work(tmp_path):
+    cloud = tmp_path / "a.csv"
+    cloud.write_text("x,y,z\n0,0,0\n1,1,1\n")
+    with pytest.raises(UnsupportedError, match=r"a\.e57: E57 is written from E57 alone"):
+        check_output(cloud, tmp_path / "a.e57", overwrite=False)
+    labelled = Cloud.from_arrays(np.zeros((2, 3)), classification=np.array([2, 2]))
+    with pytest.raises(InputError, match=r"a\.jpg: the picture is a PNG"):
+        write_preview(labelled, tmp_path / "a.jpg")
