@@ -117,8 +117,8 @@ def join(batch_size: int, device: str = "auto") -> None:
         torch.cuda.set_device(place.local_rank)
     if not dist.is_initialized():
         dist.init_process_group("nccl" if cuda else "gloo", timeout=STEP_TIMEOUT)
-        if cuda:
-            atexit.register(dist.destroy_process_group)
+        # Its threads must end before the interpreter does, or the process is aborted.
+        atexit.register(dist.destroy_process_group)
     _talk = dist.new_group(backend="gloo", timeout=TALK_TIMEOUT)
     if place.rank:
         _hush()

@@ -1,3 +1,7 @@
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
 from geomix.errors import InputError
@@ -32,3 +36,10 @@ def test_sizes_are_written_with_their_unit():
 def test_the_default_budget_leaves_room():
     assert 0 < default_budget() < available_memory()
     assert peak_memory() > 10**7
+
+
+def test_the_peak_is_that_of_this_process_and_not_of_its_parent():
+    held = np.ones(60_000_000)
+    code = "from geomix.memory import peak_memory; print(peak_memory())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < held.nbytes < peak_memory()

@@ -52,7 +52,7 @@ def test_a_whole_folder_is_many_series(folder):
 def test_what_is_no_patch_is_refused(folder, tmp_path):
     shutil.copy(folder / "metadata.geojson", tmp_path)
     np.save(tmp_path / "labels.npy", np.zeros(3))
-    with pytest.raises(InputError, match=r"its name should be S2_<id>\.npy"):
+    with pytest.raises(InputError, match=r"whose name would be S2_<id>\.npy"):
         open_series(tmp_path / "labels.npy")
     np.save(tmp_path / "S2_99.npy", np.zeros(3))
     with pytest.raises(InputError, match="does not list patch 99"):
