@@ -18,11 +18,11 @@ def warp(image: Image, width: int, rng: np.random.Generator, strength: float = 1
         image: uint8 [height, old width], paper is 0.
         width: the new width, px. The text is stretched to it.
         rng: where the random numbers come from.
-        strength: 0 resizes only; 1 shears up to 0.45 (about 24 degrees), turns up to about 1 degree, scales
+        strength: 0 resizes only; 1 shears up to 0.6 (about 31 degrees), turns up to about 1 degree, scales
             the height by up to 12 % and shifts up to 4 % of the height.
     """
     height, old_width = image.shape
-    shear = rng.uniform(-0.45, 0.45) * strength
+    shear = rng.uniform(-0.6, 0.6) * strength
     turn = rng.uniform(-0.018, 0.018) * strength
     scale = 1 + rng.uniform(-0.12, 0.12) * strength
     shift = rng.uniform(-0.04, 0.04) * strength * height

@@ -38,6 +38,8 @@ class Inputs(Config):
     """Whether paper and ink of each line are stretched to 0 and 1."""
     level: bool = False
     """Whether writing is made level and of one size, see `htr.level`."""
+    even: bool = False
+    """Whether writing that is made level is also widened where it is dense."""
 
     @classmethod
     def of(cls, inputs: "Inputs | Mapping[str, Any]") -> "Inputs":
@@ -82,7 +84,7 @@ def shrink(line_image: Image, inputs: Inputs | Mapping[str, Any]) -> Image:
         return _ink(_scaled(line_image, settings.height), settings)
     # Twice the height first: enough detail for straightening, and no more work for a large scan.
     ink = _ink(_scaled(line_image, min(line_image.shape[0], 2 * settings.height)), settings)
-    return _no_wider(straighten(ink, settings.height))
+    return _no_wider(straighten(ink, settings.height, settings.even))
 
 
 def _scaled(image: Image, height: int) -> Image:

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from htr.data import prepare
-from htr.level import SPREAD, find_level, straighten
+from htr.level import MAX_STRETCH, SPREAD, STROKES, find_level, find_stretch, straighten
 from htr.synthetic import draw_line
 
 TEXT = "Le jardin garde les fenêtres ouvertes"
@@ -46,6 +46,28 @@ def test_columns_stay_in_place():
     scale = level.shape[1] / ink.shape[1]
     assert moved[0] == pytest.approx(columns[0] * scale, abs=3)
     assert moved[-1] == pytest.approx(columns[-1] * scale, abs=3)
+
+
+def test_dense_writing_is_widened_to_an_even_pace():
+    # Upright strokes every 6 px, 2 px wide: two inked columns a stroke.
+    bars = np.zeros((32, 600), np.uint8)
+    bars[10:22, 3::6] = bars[10:22, 4::6] = 255
+    assert find_stretch(bars) == MAX_STRETCH
+    broad = cv2.resize(bars, (3000, 32), interpolation=cv2.INTER_NEAREST)  # ten inked columns a stroke
+    assert find_stretch(broad) == pytest.approx(0.1 / STROKES, rel=1e-3)
+    assert find_stretch(np.zeros((32, 300), np.uint8)) == 1.0
+
+
+def test_narrow_and_wide_copies_of_a_line_come_out_alike():
+    ink = ink_of()
+    copies = [
+        cv2.resize(ink, (round(share * ink.shape[1]), ink.shape[0]), interpolation=cv2.INTER_AREA)
+        for share in (0.8, 0.6)
+    ]
+    wide, narrow = (straighten(image, 32, even=True).shape[1] for image in copies)
+    assert wide == pytest.approx(narrow, rel=0.15)
+    wide, narrow = (straighten(image, 32).shape[1] for image in copies)
+    assert wide > 1.3 * narrow
 
 
 def test_a_short_line_is_taken_to_be_level():
