@@ -152,6 +152,36 @@ def read_tar(path: str | Path) -> list[Sample]:
         raise FormatError(f"{path}: is damaged or not a tar file ({error})") from None
 
 
+def write_tar(samples: Iterable[Sample], path: str | Path, name: str | None = None) -> int:
+    """Write line images of one set as `read_tar` reads them.
+
+    Args:
+        samples: as read: dark ink on light paper.
+        path: the tar.
+        name: of the set; that of the file if not given.
+
+    Returns:
+        How many lines it holds.
+    """
+    folder, rows = name or Path(path).stem, []
+    with tarfile.open(path, "w") as tar:
+        for sample in samples:
+            done, data = cv2.imencode(".webp", sample.image, [cv2.IMWRITE_WEBP_QUALITY, 80])
+            if not done:
+                raise FormatError(f"{path}: the line {sample.id} cannot be written as an image")
+            _add(tar, f"{folder}/lines/{sample.id}.webp", data.tobytes())
+            rows.append((sample.id, sample.page, sample.split, sample.text))
+        table = "".join("\t".join(row) + "\n" for row in [("id", "page", "split", "text"), *rows])
+        _add(tar, f"{folder}/index.tsv", table.encode())
+    return len(rows)
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    tar.addfile(member, io.BytesIO(data))
+
+
 def _tar_lines(tar: tarfile.TarFile, path: str) -> Iterator[Sample]:
     members = {member.name: member for member in tar.getmembers() if member.isfile()}
     index = next((name for name in members if name.endswith("index.tsv")), None)

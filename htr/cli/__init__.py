@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from htr.cli import demo, learn, lines, transcribe
+from htr.cli import demo, draw, learn, lines, transcribe
 
 app = App(name="htr", help="Scanned handwritten pages to text, PAGE XML and ALTO.")
 app.command(transcribe.transcribe)
@@ -11,4 +11,5 @@ app.command(learn.train)
 app.command(learn.evaluate)
 app.command(learn.study)
 app.command(learn.import_model, name="import")
+app.command(draw.draw)
 app.command(demo.demo)

@@ -1,5 +1,6 @@
-"""Drawing text with a handwriting font: letter by letter, with a trembling baseline, on paper with noise."""
+"""Drawing text with a handwriting font: word by word, with a trembling baseline, on paper with noise."""
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from geomix.errors import FormatError, MissingFileError
 from htr.charset import normalize_text
 from htr.data import Sample
 from htr.page import Line, Page, Points
 from htr.synthetic.words import sentence
 
-_FONT = Path(__file__).parent / "data" / "caveat.woff"
+FONT = Path(__file__).parent / "data" / "caveat.woff"
+"""The font that comes with geomix."""
+
 _MARGIN = 0.35
 """White around a line, as a share of its font size."""
 
@@ -30,38 +34,56 @@ class _Ink:
     """Distance from the top, px."""
 
 
-@lru_cache(maxsize=16)
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(_FONT, size)
+@lru_cache(maxsize=256)
+def open_font(path: Path, size: int) -> ImageFont.FreeTypeFont:
+    """Open a font file: TrueType, OpenType, WOFF or WOFF2.
+
+    Args:
+        path: the file.
+        size: px.
+
+    Raises:
+        MissingFileError: if it is not there.
+        FormatError: if it is not a font.
+    """
+    if not path.is_file():
+        raise MissingFileError(f"{path}: there is no such font")
+    try:
+        return ImageFont.truetype(path, size)
+    except OSError as error:
+        raise FormatError(f"{path}: is damaged or not a font ({error})") from None
 
 
-def draw_line(text: str, rng: np.random.Generator, size: int = 40) -> Grey:
+def draw_line(text: str, rng: np.random.Generator, size: int = 40, font: Path = FONT) -> Grey:
     """Write one line.
 
     Args:
         text: what to write; characters that the font lacks come out as boxes.
         rng: where the random numbers come from.
         size: of the font, px.
+        font: its file.
 
     Returns:
         uint8 [h, w], dark ink on light paper.
     """
-    return _on_paper(_ink(text, rng, size).darkness, rng)
+    return _on_paper(_ink(text, rng, size, font).darkness, rng)
 
 
-def _ink(text: str, rng: np.random.Generator, size: int) -> _Ink:
-    font = _font(size)
+def _ink(text: str, rng: np.random.Generator, size: int, path: Path = FONT) -> _Ink:
+    font = open_font(path, size)
     margin = round(_MARGIN * size)
     ascent, descent = font.getmetrics()
-    width = round(font.getlength(text)) + 3 * margin + len(text) * max(1, size // 20)
+    words = re.findall(r" +|[^ ]+", text)
+    width = round(sum(map(font.getlength, words))) + 3 * margin + len(text) * max(1, size // 20)
     image = Image.new("L", (width, ascent + descent + 2 * margin))
     pen = ImageDraw.Draw(image)
     phase, wave = rng.uniform(0, 2 * np.pi), rng.uniform(0.01, 0.04) * size
     x = float(margin)
-    for char in text:
+    # Whole words, because the letters of many hands join.
+    for word in words:
         y = margin + wave * np.sin(phase + x / (4 * size)) + rng.normal(0, 0.01 * size)
-        pen.text((x, y), char, fill=int(rng.integers(170, 256)), font=font)
-        x += font.getlength(char) + rng.uniform(-0.02, 0.04) * size
+        pen.text((x, y), word, fill=int(rng.integers(170, 256)), font=font)
+        x += font.getlength(word) + rng.uniform(-0.02, 0.04) * size
     drawn = np.asarray(image, dtype=np.uint8)[:, : round(x) + margin]
     slant = rng.uniform(-0.15, 0.25)
     matrix = np.array([[1, -slant, slant * (margin + ascent)], [0, 1, 0]], dtype=np.float32)

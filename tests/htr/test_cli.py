@@ -11,6 +11,7 @@ from geomix.cli import run
 from geomix.errors import InputError
 from htr.cli.jobs import jobs, outputs
 from htr.cli.options import pixels
+from htr.data import read_tar
 from htr.io.pages import read_lines, write
 from tests.htr.making import check, column, page_of, tiny_model
 
@@ -201,6 +202,24 @@ def test_import_says_what_does_not_fit(folder, capsys):
     assert "no such file with the characters" in capsys.readouterr().err
     assert geomix(folder, *words, "@chars.txt") == 1
     assert "tiny.safetensors" in capsys.readouterr().err
+
+
+def test_lines_drawn_with_a_font_are_data_to_learn(folder, capsys):
+    (folder / "words.txt").write_text("un jardin\n\nla maison\n", encoding="utf-8")
+    assert geomix(folder, "draw", "@words.txt", "-o", "@drawn.tar", "--count", "8") == 0
+    assert {sample.text for sample in read_tar(folder / "drawn.tar")} == {"un jardin", "la maison"}
+    assert geomix(folder, "draw", "@words.txt", "-o", "@drawn.tar") == 1
+    assert "exists already" in capsys.readouterr().err
+    assert geomix(folder, "draw", "@drawn.tar", "-o", "@again.tar", "--count", "3") == 0
+    (folder / "latin.txt").write_bytes("été".encode("latin-1"))
+    for words, message in (
+        (("@latin.txt",), "not a text file in UTF-8"),
+        (("@missing.txt",), "no such text file"),
+        ((), "no text to write"),
+    ):
+        assert geomix(folder, "draw", *words, "-o", "@other.tar") == 1
+        assert message in capsys.readouterr().err
+    assert not (folder / "other.tar").exists()
 
 
 def test_the_demo_finds_the_lines_that_it_draws(folder, capsys):

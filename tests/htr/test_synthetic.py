@@ -1,6 +1,18 @@
 import numpy as np
+import pytest
 
-from htr.synthetic import draw_line, draw_page, sentence, synthetic_samples
+from geomix.errors import FormatError, InputError, MissingFileError
+from htr.data import read_tar, selection_pages, write_tar
+from htr.synthetic import (
+    FONT,
+    draw_line,
+    draw_page,
+    find_fonts,
+    font_lines,
+    fonts,
+    sentence,
+    synthetic_samples,
+)
 
 
 def test_the_same_seed_writes_the_same_line():
@@ -49,3 +61,51 @@ def test_samples_have_texts_and_both_splits():
     assert {sample.split for sample in samples} == {"train", "val"}
     assert len({sample.id for sample in samples}) == 60
     assert all(sample.text for sample in samples)
+
+
+def test_lines_of_fonts_come_back_from_their_tar(tmp_path, monkeypatch):
+    monkeypatch.setattr(fonts, "SWASH", 9.0)
+    texts = ["Été à Québec", "un vieux livre", "L'ÉCOLE À QUÉBEC, UN JOUR DE VENT, XII FOIS"]
+    lines = list(font_lines(texts, [FONT], 30, capitals=0.5, seed=3))
+    assert {line.text for line in lines} >= {"Été à Québec", "ÉTÉ À QUÉBEC"}
+    assert {line.split for line in lines} == {"train"}
+    assert not selection_pages(lines * 20)  # drawn lines never choose a checkpoint
+    assert write_tar(lines, tmp_path / "fonts.tar") == 30
+    for read, line in zip(read_tar(tmp_path / "fonts.tar"), lines, strict=True):
+        assert (read.id, read.text, read.source) == (line.id, line.text, "fonts")
+        assert np.abs(read.image.astype(int) - line.image).mean() < 6
+
+
+def test_capitals_that_tangle_are_not_written():
+    assert fonts.overhang(FONT) > fonts.SWASH
+    assert {line.text for line in font_lines(["A a"], [FONT], 9, capitals=1.0)} == {"A a"}
+
+
+def test_capitals_bring_no_character_that_the_texts_lack(monkeypatch):
+    monkeypatch.setattr(fonts, "SWASH", 9.0)
+    assert {line.text for line in font_lines(["été"], [FONT], 9, capitals=1.0)} == {"été"}
+
+
+def test_a_text_that_the_font_cannot_write_is_not_drawn():
+    assert {line.text for line in font_lines(["été", "été 漢字"], [FONT], 9)} == {"été"}
+    with pytest.raises(InputError, match="lacks a character of each"):
+        list(font_lines(["漢字"], [FONT], 1))
+
+
+@pytest.mark.parametrize(("texts", "count", "share"), [([], 1, 0.2), (["a"], 0, 0.2), (["a"], 1, 1.5)])
+def test_lines_of_fonts_need_sense(texts, count, share):
+    with pytest.raises(InputError):
+        list(font_lines(texts, [FONT], count, capitals=share))
+
+
+def test_fonts_are_found_in_folders_and_must_be_fonts(tmp_path):
+    (tmp_path / "b.woff").write_bytes(FONT.read_bytes())
+    (tmp_path / "a.ttf").write_bytes(b"no font")
+    (tmp_path / "licence.txt").write_text("")
+    assert [font.name for font in find_fonts([tmp_path])] == ["a.ttf", "b.woff"]
+    with pytest.raises(FormatError, match="not a font"):
+        list(font_lines(["a"], [tmp_path / "a.ttf"], 1))
+    with pytest.raises(MissingFileError):
+        find_fonts([tmp_path / "c.otf"])
+    with pytest.raises(InputError, match="no font in"):
+        find_fonts([tmp_path / "licence.txt"])
