@@ -204,14 +204,21 @@ def find_model(name_or_file: str | Path, domain: str | None = None) -> Path:
         MissingFileError: if there is no such name or file.
     """
     path = Path(name_or_file)
-    if path.suffix == ".safetensors" or len(path.parts) > 1 or path.is_file():
-        if not path.is_file():
-            raise MissingFileError(f"{path}: there is no such model file")
+    if path.is_file():
         return path
     bundled = dict(bundled_models(domain))
-    if str(path) not in bundled:
-        raise MissingFileError(f"there is no bundled model {str(path)!r}{hint(str(path), bundled)}")
-    return bundled[str(path)]
+    if str(path) in bundled:
+        return bundled[str(path)]
+    if path.is_dir():
+        files = sorted(file.name for file in path.glob("*.safetensors"))
+        inside = f"it holds {', '.join(files)}" if files else "it holds no .safetensors file"
+        raise MissingFileError(f"{path}: is a folder, not a model file; {inside}")
+    if path.suffix == ".safetensors" or len(path.parts) > 1:
+        raise MissingFileError(f"{path}: there is no such model file")
+    for other, folder in installed_domains():
+        if (folder / "weights" / f"{path}.safetensors").is_file():
+            raise MissingFileError(f"the bundled model {str(path)!r} is one for {other}, not for {domain}")
+    raise MissingFileError(f"there is no bundled model {str(path)!r}{hint(str(path), bundled)}")
 
 
 def _metadata(path: Path) -> Mapping[str, str]:

@@ -140,8 +140,14 @@ def test_models_are_found_by_name(monkeypatch, tmp_path, file):
     assert load_model("toy-demo", domain="sits").card.name == "toy"
     with pytest.raises(MissingFileError, match=r"no bundled model 'toy-demi'; did you mean 'toy-demo'\?"):
         load_model("toy-demi")
+    with pytest.raises(MissingFileError, match="'toy-demo' is one for sits, not for htr"):
+        load_model("toy-demo", domain="htr")
     with pytest.raises(MissingFileError, match="there is no such model file"):
         load_model(tmp_path / "gone.safetensors")
+    with pytest.raises(
+        MissingFileError, match=r"is a folder, not a model file; it holds toy-demo\.safetensors"
+    ):
+        load_model(tmp_path / "weights")
 
 
 def test_a_model_without_a_card_says_so():
