@@ -168,7 +168,8 @@ def find_page(image: PageImage, given: Page | None = None, options: PageOptions 
         base = np.array([[0.0, 0.78 * height], [float(width), 0.78 * height]])
         found = [Line(id="line_0001", polygon=whole, baseline=base)]
     else:
-        found = detect_lines(upright_polarity(image.pixels, chosen.polarity), chosen.merge)
+        pixels = upright_polarity(image.pixels, chosen.polarity)
+        found = detect_lines(pixels, chosen.merge, image.path)
     lines, regions = reading_order(found, direction)
     lines = [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
     page = replace(empty, lines=tuple(lines), regions=tuple(regions))
@@ -189,6 +190,7 @@ def read_page(image: PageImage, reader: Reader, page: Page, options: PageOptions
     height, width = pixels.shape
     there = page.scaled(width / max(page.width, 1), height / max(page.height, 1), width, height)
     crops = [_cut(pixels, line, image.path) for line in there.lines]
+    _warn_of_paragraphs(there.lines, crops, image.path)
     texts = iter(reader([crop.pixels for crop in crops if isinstance(crop, Crop)]))
     read: list[tuple[Line, Crop | None, Transcription | None]] = []
     for line, crop in zip(page.lines, crops, strict=True):
@@ -235,13 +237,21 @@ def _cut(pixels: Grey, line: Line, path: str) -> Crop | str:
     except InputError as error:
         log.warning("%s: %s; its text stays empty", path, error)
         return line.error or str(error)
-    if holds_several_lines(crop.pixels):
-        log.warning(
-            "%s: line %s looks like several lines; if the image is a page, let its lines be found",
-            path,
-            line.id,
-        )
     return crop
+
+
+def _warn_of_paragraphs(lines: Sequence[Line], crops: Sequence[Crop | str], path: str) -> None:
+    thick = [
+        line.id
+        for line, crop in zip(lines, crops, strict=True)
+        if isinstance(crop, Crop) and holds_several_lines(crop.pixels)
+    ]
+    if thick:
+        named = ", ".join(thick[:5]) + (", ..." if len(thick) > 5 else "")
+        log.warning(
+            "%s: %d of %d lines look like several lines each (%s); draw them anew, or let them be found",
+            *(path, len(thick), len(lines), named),
+        )
 
 
 def _given(lines: Page | str | Path | None) -> Page | None:

@@ -13,6 +13,7 @@ from htr.layout.headings import split_headings
 from htr.layout.ink import PITCH, Ink, InkMap, ink_map, ink_map_at
 from htr.layout.outline import Outlined, outline
 from htr.layout.ridges import ridges
+from htr.layout.sideways import SIDEWAYS, uprightness
 from htr.layout.trace import Curve, absorb, curve_distance, merge, trace
 from htr.page import Line
 
@@ -24,12 +25,13 @@ APART = 1.0 * PITCH
 """Where pieces are not joined, a wider gap parts them, px."""
 
 
-def detect_lines(grey: Grey, merge_pieces: bool = True) -> list[Line]:
+def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") -> list[Line]:
     """Find the lines of a page with dark writing on light paper, from top to bottom as found.
 
     Args:
         grey: the page, [H, W].
         merge_pieces: join collinear pieces; otherwise each run of words stays a line of its own.
+        name: of the page, for a warning.
 
     Returns:
         Lines in pixels of `grey`; none for an empty page.
@@ -37,6 +39,8 @@ def detect_lines(grey: Grey, merge_pieces: bool = True) -> list[Line]:
     found = ink_map(grey)
     if found is None:
         return []
+    if uprightness(found.ink) < SIDEWAYS:
+        log.warning("%s: its lines seem to run from top to bottom; turn it by 90 degrees and try again", name)
     usual, headings = split_headings(found)
     curves = _curves(usual.ink, merge_pieces)
     distance = curve_distance(curves)

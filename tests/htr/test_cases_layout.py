@@ -52,6 +52,7 @@ from htr.layout.order import reading_order
 from htr.layout.score import match_lines
 from htr.page import Line
 from htr.predict import PageOptions, find_page, read_page, transcribe_file
+from htr.synthetic import draw_line, draw_page, sentence
 from tests.htr.making import as_page, column, fake_reader, page_of, paper, rectangle
 
 
@@ -143,7 +144,7 @@ def test_case_31_a_page_is_cut_into_lines_by_default_and_a_warning_tells_of_one_
     with caplog.at_level(logging.WARNING):
         page = read_page(as_page(image), fake_reader, find_page(as_page(image), None, options), options)
     assert len(page.lines) == 1
-    assert "looks like several lines" in caplog.text
+    assert "look like several lines" in caplog.text
     caplog.clear()
     one, _ = page_of([(20, 420, 40)], height=60, width=440)
     read_page(as_page(one), fake_reader, find_page(as_page(one), None, options), options)
@@ -194,3 +195,22 @@ def test_case_34_two_point_and_reversed_baselines_give_the_same_crop(points, rev
     strip, reference = crop(image, other, 60), crop(image, line, 60)
     assert strip.shape == reference.shape
     assert np.abs(strip.astype(float) - reference).mean() < 2
+
+
+@pytest.mark.parametrize("turn", [1, 3])
+def test_a_page_on_its_side_is_told_once(caplog, turn):
+    rng = np.random.default_rng(0)
+    upright, _ = draw_page([sentence(rng) for _ in range(8)], rng)
+    with caplog.at_level(logging.WARNING):
+        find_page(as_page(upright))
+        assert caplog.text == ""
+        find_page(as_page(np.ascontiguousarray(np.rot90(upright, turn))))
+    assert caplog.text.count("turn it by 90 degrees") == 1
+
+
+def test_a_single_line_and_a_blank_page_are_not_on_their_side(caplog):
+    rng = np.random.default_rng(0)
+    for text in ("Le jardin garde les fenêtres ouvertes", "mot", "l", "1847"):
+        find_page(as_page(draw_line(text, rng)))
+    find_page(as_page(np.full((300, 200), 255, np.uint8)))
+    assert "90 degrees" not in caplog.text

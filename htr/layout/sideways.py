@@ -1,0 +1,41 @@
+"""Whether a page lies on its side: its lines would then run from top to bottom."""
+
+import cv2
+import numpy as np
+
+from htr.layout.ink import PITCH, Ink
+
+SIDEWAYS = 0.6
+"""Less means a page on its side. Of 16 real pages the least upright one has 0.76, and 12 turned ones less."""
+
+STRIP = 8 * PITCH
+"""Width of the strips that a page is cut into, px: within one even sloping lines are nearly level."""
+
+
+def uprightness(ink: Ink) -> float:
+    """Compare how sharply rows of writing stand out on a page with how sharply columns do.
+
+    Ink is summed along short pieces of each row. The sums step from one row to the next where letters and
+    white lie above each other, as they do only across the direction of the writing.
+
+    Args:
+        ink: [h, w], lines about `PITCH` apart.
+
+    Returns:
+        2 to 40 for most upright pages, less than 1 for the same page on its side; 1 for too little writing.
+
+    Source: after Postl's criterion for the skew of a page, the sum of squared steps of its profile.
+    """
+    if min(ink.shape) < 4 * PITCH:
+        return 1.0
+    down, across = _steps(ink), _steps(ink.T)
+    return down / across if down > 0 and across > 0 else 1.0
+
+
+def _steps(ink: Ink) -> float:
+    """Squared steps of the profiles of upright strips, after smoothing away single strokes; a mean."""
+    width = ink.shape[1]
+    size = min(round(STRIP), width)
+    profiles = [ink[:, left : left + size].mean(axis=1) for left in range(0, width - size + 1, size)]
+    smooth = cv2.GaussianBlur(np.stack(profiles, axis=1).astype(np.float64), (1, 0), PITCH / 6)
+    return float((np.diff(smooth, axis=0) ** 2).mean())
