@@ -144,9 +144,7 @@ def test_models_are_found_by_name(monkeypatch, tmp_path, file):
         load_model("toy-demo", domain="htr")
     with pytest.raises(MissingFileError, match="there is no such model file"):
         load_model(tmp_path / "gone.safetensors")
-    with pytest.raises(
-        MissingFileError, match=r"is a folder, not a model file; it holds toy-demo\.safetensors"
-    ):
+    with pytest.raises(MissingFileError, match=r"is a folder, not .*; it holds toy-demo\.safetensors"):
         load_model(tmp_path / "weights")
 
 
