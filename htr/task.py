@@ -138,6 +138,11 @@ class LineData(pl.LightningDataModule):
         if not self.train_lines:
             raise InputError("there is no line to train on; is the split of all lines val?")
         self.select_lines = data.take(lines, "select", self.select)
+        if not self.select_lines:
+            log.warning(
+                "fewer than ten pages in each set: none is held out to choose the checkpoint, the last one is "
+                "kept; pages in a folder named val would score it"
+            )
         self.charset = charset or Charset.from_texts(sample.text for sample in self.train_lines)
 
     def train_dataloader(self) -> TrainingLines | TrainingPages:
@@ -331,6 +336,8 @@ def write_model(
         if (chosen := data.take(samples, split, lines.select))
     }
     save_model(model, card.model_copy(update={"metrics": metrics}), file, overwrite=True)
+    for split, scores in metrics.items():
+        log.info("%s: cer %.4g, wer %.4g, %d lines", split, scores["cer"], scores["wer"], scores["lines"])
     return file
 
 

@@ -40,7 +40,7 @@ def with_train(config, **changes):
 def test_training_writes_a_model_whose_card_holds_its_scores(run, samples):
     card = read_card(run)
     assert card.domain == "htr"
-    assert card.inputs == {"height": 32, "contrast": True, "level": True}
+    assert card.inputs == {"height": 32, "contrast": True, "level": True, "even": True}
     assert len(card.charset) + 1 == card.model["classes"]
     assert set(card.metrics) == {"select", "val"}
     again = evaluate_lines(take(samples, "val", set()), model_reader(load_model(run)))
@@ -48,6 +48,14 @@ def test_training_writes_a_model_whose_card_holds_its_scores(run, samples):
     assert {"cer", "wer", "wer_punctuation", "lines"} <= set(card.metrics["val"])
     [source] = card.data
     assert source.source == "synthetic"
+
+
+def test_a_training_without_pages_to_choose_on_says_so(config, samples, caplog):
+    LineData(samples, config)
+    assert "none is held out" not in caplog.text
+    few = [sample for sample in samples if sample.page < "page_0008" and sample.split == "train"]
+    assert LineData(few, config).select_lines == []
+    assert "none is held out to choose the checkpoint" in caplog.text
 
 
 def test_a_run_that_was_stopped_and_resumed_ends_with_the_same_bits(config, tmp_path):
