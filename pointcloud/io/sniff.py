@@ -37,7 +37,9 @@ def sniff(path: Path) -> str:
     if path.is_dir():
         if any(path.glob("*.npy")):
             return "arrays"
-        raise FormatError(f"{path}: is a folder without .npy files; give a file")
+        raise FormatError(
+            f"{path}: is a folder, but not one of .npy arrays; give its clouds by name, such as {path}/*.laz"
+        )
     with path.open("rb") as file:
         head = file.read(_HEAD)
     if not head:
