@@ -106,7 +106,7 @@ def test_a_file_that_was_cut_off_is_one_clear_line(tmp_path, suffix):
 
 
 def test_a_folder_that_is_no_scene(tmp_path):
-    with pytest.raises(FormatError, match=r"folder without \.npy"):
+    with pytest.raises(FormatError, match=r"folder, but not one of \.npy"):
         read_cloud(tmp_path)
     np.save(tmp_path / "coord.npy", np.zeros((3, 2)))
     with pytest.raises(FormatError, match=r"coord is \[3, 2\]"):
