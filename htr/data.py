@@ -37,9 +37,7 @@ class Inputs(Config):
     contrast: bool = True
     """Whether paper and ink of each line are stretched to 0 and 1."""
     level: bool = False
-    """Whether writing is made level and of one size, see `htr.level`."""
-    even: bool = False
-    """Whether writing that is made level is also widened where it is dense."""
+    """Whether writing is made level, of one size and even, see `htr.level`."""
 
     @classmethod
     def of(cls, inputs: "Inputs | Mapping[str, Any]") -> "Inputs":
@@ -84,7 +82,7 @@ def shrink(line_image: Image, inputs: Inputs | Mapping[str, Any]) -> Image:
         return _ink(_scaled(line_image, settings.height), settings)
     # Twice the height first: enough detail for straightening, and no more work for a large scan.
     ink = _ink(_scaled(line_image, min(line_image.shape[0], 2 * settings.height)), settings)
-    return _no_wider(straighten(ink, settings.height, settings.even))
+    return _no_wider(straighten(ink, settings.height))
 
 
 def _scaled(image: Image, height: int) -> Image:

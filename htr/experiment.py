@@ -41,9 +41,7 @@ class HtrConfig(Config):
     contrast: bool = True
     """Whether paper and ink of each line are stretched to 0 and 1."""
     level: bool = True
-    """Whether writing is made level and of one size first."""
-    even: bool = True
-    """Whether writing that is made level is also widened where it is dense."""
+    """Whether writing is made level, of one size and even first."""
     data: DataConfig = DataConfig()
     train: TrainConfig
     """`batch_size` counts lines of 640 px at a height of 48; a batch of short lines holds more of them."""
@@ -57,4 +55,4 @@ class HtrConfig(Config):
     @property
     def inputs(self) -> Inputs:
         """The preprocessing of a line."""
-        return Inputs(height=self.model.height, contrast=self.contrast, level=self.level, even=self.even)
+        return Inputs(height=self.model.height, contrast=self.contrast, level=self.level)

@@ -25,7 +25,11 @@ STROKES = 0.105
 MAX_STRETCH = 2.0
 """The most that dense writing is widened; wide writing becomes narrower by at most a tenth."""
 
+RULE = 0.05
+"""Thickness of a rule at most, as a share of the height of the line."""
+
 _BIN = 8
+_TRACE = 24
 _FAINT = 64
 _INKED = 100
 
@@ -95,21 +99,60 @@ def find_stretch(ink: Image) -> float:
     return float(np.clip(crossed / columns * len(ink) / 32 / STROKES, 0.9, MAX_STRETCH))
 
 
-def straighten(ink: Image, height: int, even: bool = False) -> Image:
-    """Make writing level and of one size.
+def without_rules(ink: Image) -> Image:
+    """Erase rules that run under or through straight writing: they would count as its lowest row.
+
+    A rule is thin and goes on for twice the height of the line at least. Where it crosses a letter it stays.
+
+    Args:
+        ink: uint8 [h, w], ink high on 0, the rules level.
+
+    Returns:
+        The same image where there is no rule along a third of the ink, or nothing but rules.
+    """
+    height, width = ink.shape
+    length, thick = 2 * height, max(2, round(RULE * height)) + 1
+    if width < length:
+        return ink
+    dark = (ink > _TRACE).astype(np.uint8)
+    # A rule climbs by a pixel now and then: rows are taken together by threes.
+    band = cv2.dilate(dark, np.ones((3, 1), np.uint8))
+    runs = cv2.morphologyEx(band, cv2.MORPH_OPEN, np.ones((1, length), np.uint8))
+    letters = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((thick, 1), np.uint8))
+    rule = (np.asarray(runs) > 0) & (dark > 0) & (np.asarray(letters) == 0)
+    if rule.any(0).sum() < max(1, dark.any(0).sum()) / 3:
+        return ink
+    erased = np.where(rule, np.uint8(0), ink)
+    return erased if (erased > _FAINT).sum() > (ink > _FAINT).sum() / 20 else ink
+
+
+def straighten(ink: Image, height: int) -> Image:
+    """Make writing level, of one size and even.
 
     Args:
         ink: uint8 [h, w], ink high on 0.
         height: of the result, px.
-        even: whether dense writing is widened as well, see `find_stretch`.
 
     Returns:
-        uint8 [height, w * height / window], where the window is `SPREAD` standard deviations of the ink high,
-        but no less than 0.2 and no more than 1.25 of the image; with `even`, wider by the stretch.
+        uint8 [height, w * stretch * height / window], where the window is `SPREAD` standard deviations of the
+        ink high, but no less than 0.2 and no more than 1.25 of the image, and the stretch as `find_stretch`
+        gives it. All of that is measured without rules; the image keeps them.
     """
     level = find_level(ink)
-    straight = _straight(ink, level, height)
-    return _straight(ink, level, height, find_stretch(straight)) if even else straight
+    writing, rest = ink, level
+    flat = _flat(ink, level.slope)
+    erased = without_rules(flat)
+    if erased is not flat:
+        writing, rest = erased, find_level(erased)
+        level = rest._replace(slope=level.slope + rest.slope)
+    stretch = find_stretch(_straight(writing, rest, height))
+    return _straight(ink, level, height, stretch)
+
+
+def _flat(ink: Image, slope: float) -> Image:
+    height, width = ink.shape
+    matrix = np.array([[1, 0, 0], [-slope, 1, slope * (width - 1) / 2]], dtype=np.float64)
+    return np.asarray(cv2.warpAffine(ink, matrix, (width, height), flags=cv2.INTER_LINEAR), dtype=np.uint8)
 
 
 def _straight(ink: Image, level: Level, height: int, stretch: float = 1.0) -> Image:

@@ -140,7 +140,7 @@ class LineData(pl.LightningDataModule):
         self.select_lines = data.take(lines, "select", self.select)
         if not self.select_lines:
             log.warning(
-                "fewer than ten pages in each set: none is held out to choose the checkpoint, the last one is "
+                "fewer than ten pages in each set: none is held out to choose the checkpoint, the last is "
                 "kept; pages in a folder named val would score it"
             )
         self.charset = charset or Charset.from_texts(sample.text for sample in self.train_lines)

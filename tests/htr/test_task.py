@@ -40,7 +40,7 @@ def with_train(config, **changes):
 def test_training_writes_a_model_whose_card_holds_its_scores(run, samples):
     card = read_card(run)
     assert card.domain == "htr"
-    assert card.inputs == {"height": 32, "contrast": True, "level": True, "even": True}
+    assert card.inputs == {"height": 32, "contrast": True, "level": True}
     assert len(card.charset) + 1 == card.model["classes"]
     assert set(card.metrics) == {"select", "val"}
     again = evaluate_lines(take(samples, "val", set()), model_reader(load_model(run)))
