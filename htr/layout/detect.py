@@ -57,8 +57,8 @@ def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") 
 
 def _lines(found: InkMap, curves: list[Curve], merge_pieces: bool) -> list[Line]:
     gap = REACH if merge_pieces else APART
-    lines = [line for line in outline(found.ink, curves, gap) if _is_writing(line, found.ink.shape)]
-    return [_line(line, found) for line in lines]
+    lines = outline(found.ink, found.faint, curves, gap)
+    return [_line(line, found) for line in lines if _is_writing(line, found.ink.shape)]
 
 
 def _curves(ink: Ink, merge_pieces: bool) -> list[Curve]:

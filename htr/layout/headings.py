@@ -12,6 +12,10 @@ _THICKER = 1.7
 """Strokes of a heading are that much thicker than those of the page."""
 _FEWEST = 3
 """A heading has this many high letters beside each other; fewer are blots and initials."""
+_WIDEST = 1.5
+"""Between two letters of a heading is at most that much of its height."""
+_HEIGHT = 0.5 * PITCH
+"""Median height of the high letters where a heading is sought, px: no stroke of theirs is a line then."""
 
 
 def split_headings(found: InkMap) -> tuple[InkMap, InkMap | None]:
@@ -44,12 +48,17 @@ def split_headings(found: InkMap) -> tuple[InkMap, InkMap | None]:
     if not rows:
         return found, None
     chosen = np.zeros(count, np.bool_)
+    middle = stats[:, cv2.CC_STAT_TOP] + height / 2
     for top, bottom in rows:
-        middle = stats[:, cv2.CC_STAT_TOP] + height / 2
-        chosen |= thick & (middle > top) & (middle < bottom)
+        level = (middle > top) & (middle < bottom)
+        # With thin letters, points and accents, or these would be found as lines of their own.
+        chosen |= level & (thick | (writing & _inside(np.asarray(stats), thick & level, bottom - top)))
     mask = chosen[labels]
     size = float(np.median(height[letters & chosen]))
-    return InkMap(np.where(mask, 0, found.ink).astype(np.float32), found.scale), _shrunk(found, mask, size)
+    # A stroke has faint borders.
+    faint = np.where(cv2.dilate(mask.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0, 0, found.faint)
+    usual_ink = np.where(mask, 0, found.ink).astype(np.float32)
+    return InkMap(usual_ink, found.scale, faint.astype(np.float32)), _shrunk(found, mask, size)
 
 
 def _thickness(solid: NDArray[np.uint8], labels: NDArray[np.int32], count: int) -> NDArray[np.float64]:
@@ -76,10 +85,24 @@ def _rows(stats: NDArray[np.int32], letters: NDArray[np.bool_]) -> list[tuple[fl
     return rows
 
 
+def _inside(stats: NDArray[np.int32], thick: NDArray[np.bool_], size: float) -> NDArray[np.bool_]:
+    """Which parts lie in a run of thick letters along x, for a heading `size` px high."""
+    left = stats[:, cv2.CC_STAT_LEFT]
+    right = left + stats[:, cv2.CC_STAT_WIDTH]
+    found = np.zeros(len(stats), np.bool_)
+    order = np.flatnonzero(thick)[np.argsort(left[thick])]
+    reach = np.maximum.accumulate(right[order])
+    gaps = left[order][1:] - reach[:-1]
+    for run in np.split(order, np.flatnonzero(gaps > _WIDEST * size) + 1):
+        # The first and last letters may be broken too, so a little beyond them.
+        found |= (left >= left[run].min() - 0.3 * size) & (right <= right[run].max() + 0.3 * size)
+    return found
+
+
 def _shrunk(found: InkMap, mask: NDArray[np.bool_], size: float) -> InkMap:
     """The masked ink at the scale at which letters `size` high are those of usual writing."""
-    factor = min(0.8 * PITCH / size, 1.0)
+    factor = min(_HEIGHT / size, 1.0)
     ink = np.where(mask, found.ink, 0).astype(np.float32)
     shape = (max(round(ink.shape[1] * factor), 1), max(round(ink.shape[0] * factor), 1))
     small: Ink = np.asarray(cv2.resize(ink, shape, interpolation=cv2.INTER_AREA), np.float32)
-    return InkMap(small, found.scale * factor)
+    return InkMap(small, found.scale * factor, small)

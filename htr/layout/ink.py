@@ -16,6 +16,12 @@ Polarity = Literal["auto", "dark", "light"]
 
 PITCH = 32.0
 """From one line of writing to the next at the scale on which lines are sought, px."""
+_FAINTEST, _GRAIN = 0.045, 4.0
+"""Strokes must be that much darker than the paper, and so many times darker than its grain."""
+_HAIR = 0.4
+"""Hairlines are that part as dark as what parts paper and ink."""
+_BESIDE = 0.45
+"""Paper in shadow is seldom darker than this part of the usual paper."""
 FIRST_SIDE = 1600
 """Longer side of the page at the scale on which the size of the writing is estimated, px."""
 
@@ -28,6 +34,8 @@ class InkMap:
     """0 is paper, 1 is full ink, [h, w]."""
     scale: float
     """Pixels of the map for one pixel of the page."""
+    faint: Ink
+    """The same down to hairlines, and to whatever else is as faint, [h, w]."""
 
 
 def ink_map(grey: Grey) -> InkMap | None:
@@ -45,12 +53,38 @@ def ink_map(grey: Grey) -> InkMap | None:
 def ink_map_at(grey: Grey, scale: float) -> InkMap:
     """The ink of a page at a given scale, within bounds that the memory sets."""
     scale = float(np.clip(scale, 0.02, min(2.0, 6000.0 / max(grey.shape))))
-    return InkMap(writing(resized(grey, scale)), scale)
+    small = resized(grey, scale)
+    return InkMap(without_rim(writing(small), beside_the_sheet(small)), scale, writing(small, _HAIR))
 
 
-def writing(grey: Grey) -> Ink:
-    """The ink of a page without ruling, frames and pictures, [h, w]."""
-    return without_pictures(without_frame(without_rules(darkness(grey), PITCH)), PITCH)
+def writing(grey: Grey, share: float = 1.0) -> Ink:
+    """The ink of a page without ruling, frames and pictures, [h, w]; `share` as in `darkness`."""
+    return without_pictures(without_frame(without_rules(darkness(grey, share), PITCH)), PITCH)
+
+
+def beside_the_sheet(grey: Grey) -> NDArray[np.bool_]:
+    """What is dark as no paper of the page is and reaches the edge of the image: what it lies on, [h, w].
+
+    The rim of the sheet is dark against its paper, and broken into pieces it looks like writing.
+    """
+    dark = (grey < _BESIDE * float(np.median(grey))).astype(np.uint8)
+    # Strokes are narrower than that; the grain of what is dark is not.
+    wide = cv2.morphologyEx(cv2.medianBlur(dark, 5), cv2.MORPH_OPEN, np.ones((13, 13), np.uint8))
+    _, labels = cv2.connectedComponents(wide, connectivity=4)
+    rim = np.unique(np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]]))
+    beside = np.isin(labels, rim[rim > 0]).astype(np.uint8)
+    # The opening rounds corners, and the rim itself is a little lighter.
+    return np.asarray(cv2.dilate(beside, np.ones((9, 9), np.uint8)) > 0)
+
+
+def without_rim(ink: Ink, beside: NDArray[np.bool_]) -> Ink:
+    """The ink without the parts that lie mostly `beside` the sheet, [h, w] both."""
+    count, labels = cv2.connectedComponents((ink > 0.1).astype(np.uint8), connectivity=8)
+    # Letters that reach the rim are kept whole, for half a letter would be found too.
+    share = np.bincount(labels[beside], minlength=count) / np.maximum(np.bincount(labels.ravel()), 1)
+    rim = share > 0.5
+    rim[0] = False
+    return np.where(rim[labels], np.float32(0.0), ink).astype(np.float32)
 
 
 def without_pictures(ink: Ink, pitch: float) -> Ink:
@@ -106,8 +140,13 @@ def resized(grey: Grey, scale: float) -> Grey:
     )
 
 
-def darkness(grey: Grey) -> Ink:
-    """How much darker than its paper each pixel is, 0 to 1, with shadows and stains levelled, [h, w]."""
+def darkness(grey: Grey, share: float = 1.0) -> Ink:
+    """How much darker than its paper each pixel is, 0 to 1, with shadows and stains levelled, [h, w].
+
+    Args:
+        grey: the page.
+        share: part of the usual threshold between paper and ink; below 1 fainter strokes are ink too.
+    """
     paper = cv2.morphologyEx(grey, cv2.MORPH_CLOSE, np.ones((25, 25), np.uint8))
     paper = cv2.medianBlur(paper, 25) if min(grey.shape) > 25 else paper
     paper = np.maximum(cv2.GaussianBlur(paper, (0, 0), 5.0).astype(np.float32), 1.0)
@@ -115,6 +154,10 @@ def darkness(grey: Grey) -> Ink:
     # Where everything is black, as outside the sheet, a little noise would count as ink.
     relative *= np.clip((paper - 30.0) / 30.0, 0.0, 1.0)
     threshold = _local_threshold(relative, _threshold(relative))
+    if share < 1.0:
+        # Most of a page is paper: what is not much darker than its median is grain.
+        grain = max(_GRAIN * float(np.median(relative)), _FAINTEST)
+        threshold = np.minimum(np.maximum(share * threshold, grain), threshold)
     return np.asarray(np.clip((relative - 0.6 * threshold) / (0.8 * threshold), 0.0, 1.0), np.float32)
 
 

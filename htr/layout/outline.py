@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from htr.layout.ends import Strokes, end_strokes
 from htr.layout.ink import PITCH, Ink
 from htr.layout.trace import Curve
 from htr.page import Points
@@ -18,6 +19,8 @@ MARGIN = 0.06 * PITCH
 """Between the ink and the outline, px."""
 TAIL = 0.8 * PITCH
 """How far from its dense part a line still has ink of its own, px."""
+ACROSS = 0.15 * PITCH
+"""What reaches that far both above and below the middle of a line is one of its letters, px."""
 SPARSE = 0.3
 """Where a line has less than this part of its usual ink, it has not begun or is over."""
 
@@ -35,11 +38,12 @@ class Outlined:
     """The largest part of the ink in a band as thin as a rule, 0 to 1."""
 
 
-def outline(ink: Ink, curves: list[Curve], gap: float) -> list[Outlined]:
+def outline(ink: Ink, faint: Ink, curves: list[Curve], gap: float) -> list[Outlined]:
     """Give the ink to the curves and draw a line around each.
 
     Args:
         ink: at the scale of `PITCH`.
+        faint: the same down to hairlines, for the first and last letters.
         curves: middles of lines.
         gap: a line is cut where it has no ink for more than this, px.
     """
@@ -47,7 +51,7 @@ def outline(ink: Ink, curves: list[Curve], gap: float) -> list[Outlined]:
     lines: list[Outlined] = []
     for index, curve in enumerate(curves):
         for part in _runs(ink, owner, index, curve, gap):
-            line = _outlined(ink, owner, index, part)
+            line = _outlined(ink, owner, index, part, end_strokes(faint, owner, index, part))
             if line is not None:
                 lines.append(line)
     return lines
@@ -74,7 +78,38 @@ def assign(ink: Ink, curves: list[Curve]) -> NDArray[np.int32]:
     whole &= (total > 0.02 * stats[:, cv2.CC_STAT_AREA]) & (stats[:, cv2.CC_STAT_HEIGHT] < 3.0 * PITCH)
     whole[0] = False
     owner[rows, columns] = np.where(whole[label], best[label], owner[rows, columns])
-    return owner.astype(np.int32)
+    # An upright stroke past two lines is the rest of a seam or a border.
+    seam = (stats[:, cv2.CC_STAT_HEIGHT] > 2.0 * PITCH) & (stats[:, cv2.CC_STAT_WIDTH] < 0.3 * PITCH)
+    owner[rows, columns] = np.where(seam[label], -1, owner[rows, columns])
+    across = _across(solid, nearest, curves) & (owner >= 0) & (nearest >= 0)
+    return np.where(across, nearest, owner).astype(np.int32)
+
+
+def _across(solid: NDArray[np.uint8], nearest: NDArray[np.int32], curves: list[Curve]) -> NDArray[np.bool_]:
+    """Ink that passes through the middle of the line nearest to it, cut halfway to the next lines, [h, w].
+
+    A letter of one line whose tail touches a long word of the next is such a piece: however much more ink the
+    word has, the letter stands in its own line.
+    """
+    parted = solid.copy()
+    # Where one line is as near as the next, connected ink is cut.
+    border = (nearest[1:] != nearest[:-1]) & (nearest[1:] >= 0) & (nearest[:-1] >= 0)
+    parted[1:][border], parted[:-1][border] = 0, 0
+    count, pieces = cv2.connectedComponents(parted, connectivity=8)
+    rows, columns = np.nonzero((parted > 0) & (nearest >= 0))
+    piece = np.asarray(pieces)[rows, columns].astype(np.int64)
+    relative = np.zeros(len(rows))
+    owners = nearest[rows, columns]
+    order = np.argsort(owners, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(owners[order])) + 1):
+        if len(part):
+            # All of one line, because its curve is evaluated at many places at once.
+            relative[part] = rows[part] - curves[owners[part[0]]].at(columns[part].astype(np.float64))
+    highest, lowest = np.zeros(count), np.zeros(count)
+    np.minimum.at(highest, piece, relative)
+    np.maximum.at(lowest, piece, relative)
+    across = np.minimum(-highest, lowest) > ACROSS
+    return np.asarray(across[pieces])
 
 
 def _votes(
@@ -150,7 +185,9 @@ def _rows(curve: Curve, height: int) -> tuple[int, int]:
     return max(int(curve.y.min() - reach), 0), min(int(curve.y.max() + reach) + 1, height)
 
 
-def _outlined(ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve) -> Outlined | None:
+def _outlined(
+    ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve, strokes: list[Strokes]
+) -> Outlined | None:
     y0, y1 = _rows(curve, ink.shape[0])
     x0, x1 = max(curve.start, 0), min(curve.end, ink.shape[1])
     mine = np.where(owner[y0:y1, x0:x1] == index, ink[y0:y1, x0:x1], 0.0)
@@ -161,13 +198,18 @@ def _outlined(ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve) -> O
     relative = rows + y0 - level[columns]
     weight = mine[rows, columns]
     foot = _foot(relative, columns, weight, x1 - x0)
-    baseline = _polyline(x0, level + foot)
     # What is left of a rule is flat; accents and loops are not.
     upright = cv2.morphologyEx((mine > 0.3).astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 1), np.uint8))
     letters = (np.asarray(upright)[rows, columns] > 0) | (np.abs(relative) < 0.4 * PITCH)
-    top, bottom = _edges(relative[letters], columns[letters], x1 - x0)
-    polygon = _polygon(x0, level, top, bottom)
-    return Outlined(curve, baseline, polygon, float(weight.sum()), _thinness(relative, weight))
+    # From here on with the strokes beyond the ends, which say nothing of where the letters stand.
+    ys = np.concatenate([rows[letters] + y0, *(stroke[0] for stroke in strokes)])
+    xs = np.concatenate([columns[letters] + x0, *(stroke[1] for stroke in strokes)])
+    first, last = int(xs.min(initial=x0)), int(xs.max(initial=x1 - 1)) + 1
+    whole = curve.part(first, last)
+    top, bottom = _edges(ys - whole.y[xs - first], xs - first, last - first)
+    baseline = _polyline(first, whole.y + np.pad(foot, (x0 - first, last - x1), mode="edge"))
+    polygon = _polygon(first, whole.y, top, bottom)
+    return Outlined(whole, baseline, polygon, float(weight.sum()), _thinness(relative, weight))
 
 
 def _thinness(relative: NDArray[np.float64], weight: NDArray[np.float64]) -> float:

@@ -5,6 +5,7 @@ import pytest
 from htr.io.derive import band, line_pitch, lower_edge
 from htr.layout.detect import detect_lines
 from htr.layout.gutters import gutters
+from htr.layout.headings import split_headings
 from htr.layout.ink import PITCH, darkness, ink_map, is_light_on_dark
 from htr.layout.ink import line_pitch as ink_pitch
 from htr.layout.order import reading_order
@@ -60,6 +61,106 @@ def test_a_heading_in_large_letters_is_one_line():
     assert len(heading) == 1
     x0, y0, x1, y1 = heading[0].bounds()
     assert (x0 < 75, x1 > 480, y0 < 65, y1 > 105) == (True,) * 4
+
+
+BOWL = [(0, 24), (36, 24), (36, 42), (18, 46), (2, 34), (0, 14), (14, 0), (36, 4)]
+HEADING = [
+    *[(10, [(0, 0), (0, 84), (44, 84)], 12), (10, [(0, 44), (34, 44)], 12)],
+    *[(x, BOWL, 11) for x in (80, 140, 240)],
+    *[(202, [(0, 0), (0, 44)], 11), (202, [(0, 64), (0, 65)], 14)],
+    *[(330, [(0, 0), (0, 60)], 11), (355, [(0, 0), (4, 60), (24, 10), (44, 60), (48, 0)], 1.2)],
+    *[(420, [(26, 0), (26, 60), (0, 20), (38, 20)], 10), (480, [(0, 48), (16, 60), (0, 2), (36, 2)], 10)],
+]
+"""A high F, low letters, an i with its point, and 1M42 with a thin M: (x, places over the baseline, pen)."""
+
+
+@pytest.mark.parametrize("size", [0.7, 0.9])
+def test_a_heading_of_unequal_letters_is_one_line(size):
+    image = paper(700, 900)
+    text = "and so the words go on and on and on and so on they go and on and on"
+    for y in range(220, 680, 36):
+        cv2.putText(image, text, (60, y), cv2.FONT_HERSHEY_SCRIPT_SIMPLEX, 0.9, 40, 1, cv2.LINE_AA)
+    for x, shape, pen in HEADING:
+        points = np.array(shape) * [size, -size] + [60 + x * size, 140]
+        cv2.polylines(image, [np.rint(points).astype(np.int32)], False, 40, round(pen * size), cv2.LINE_AA)
+    found = detect_lines(image)
+    assert len(found) == 14
+    heading = [line for line in found if line.bounds()[1] < 140]
+    assert len(heading) == 1
+    x0, y0, x1, y1 = heading[0].bounds()
+    assert (x0 < 65, y0 < 142 - 84 * size, x1 > 60 + 510 * size, y1 > 140) == (True,) * 4
+    # Nothing of it is left at the scale of the page, where its thin letter could be a line too.
+    usual, _ = split_headings(ink_map(image))
+    assert usual.ink[: round(160 * usual.scale)].max() < 0.5
+
+
+def test_the_rim_of_the_sheet_is_no_line():
+    image, page = page_of(column(60, 540, 60, 9), height=520, width=760)
+    yy, xx = np.mgrid[:520, :760]
+    rng = np.random.default_rng(0)
+    image[xx > 640] = np.where(xx[xx > 640] % 11 < 3, 100, 130)
+    lower = 440 - 0.1 * np.clip(xx - 560, 0, 200)
+    table = (yy > lower) | (xx > 730)
+    image[table] = np.clip(36 + rng.normal(0, 3, int(table.sum())), 0, 255)
+    # The shadow of the sheet is broken as writing is.
+    dashes = (rng.random(760) < 0.9) & (xx > 480) & (xx < 720)
+    rim = (yy > lower - 12) & (yy <= lower) & dashes
+    image[rim] = np.clip(70 + rng.normal(0, 8, int(rim.sum())), 0, 255)
+    assert f1(image, page) == 1.0
+
+
+def test_a_tail_that_touches_the_next_line_is_no_spike_of_its_outline():
+    rows = column(60, 540, 60, 9)
+    image, _ = page_of([*rows[:3], (60, 290, rows[3][2]), (330, 540, rows[3][2]), *rows[4:]])
+    upper, lower = rows[3][2], rows[4][2]
+    clear = image.copy()
+    cv2.line(image, (310, upper - 10), (304, lower - 6), 40, 2, cv2.LINE_AA)
+    cv2.line(image, (200, lower - 6), (450, lower - 4), 40, 2, cv2.LINE_AA)
+    tops = []
+    for drawn in (clear, image):
+        found = detect_lines(drawn)
+        assert len(found) == 9
+        line = min(found, key=lambda line: abs(line.baseline[:, 1].mean() - lower))
+        tops.append(line.bounds()[1])
+    assert tops[1] > upper
+    assert tops[1] == pytest.approx(tops[0], abs=4)
+
+
+def test_a_piece_of_a_seam_beside_a_line_is_none_of_its_letters():
+    image, _ = page_of(column(60, 540, 60, 9))
+    image[225:300, 52:55] = 60
+    line = next(line for line in detect_lines(image) if 268 < line.baseline[:, 1].mean() < 284)
+    x0, y0, _, y1 = line.bounds()
+    assert (x0 > 52, y0 > 245, y1 < 296) == (True,) * 3
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_hairlines_of_the_first_and_last_letters_are_in_the_outline(side):
+    """A swash too faint for the search is followed; a longer stroke and strokes of a grid are not."""
+    image, page = page_of([(100, 440, 60 + 36 * n) for n in range(9)])
+    plain = extents(detect_lines(image), page)[:, int(side > 0)]
+    tip = 82 if side < 0 else 456
+    inner = 108 if side < 0 else 432
+    y = page.lines[4].baseline[0, 1]
+    hair = np.array([[inner, y - 8], [(tip + inner) / 2, y - 14], [tip, y - 4]]).round().astype(np.int32)
+    cv2.polylines(image, [hair], False, 190, 2, cv2.LINE_AA)
+    y = round(page.lines[6].baseline[0, 1])
+    cv2.line(image, (inner, y - 4), (inner + side * 80, y - 14), 190, 2, cv2.LINE_AA)
+    # Not connected but for the first: dashes as squared paper leaves them.
+    y = round(page.lines[2].baseline[0, 1])
+    for x in range(0, 48, 12):
+        for rise in (-3, 5, 13, 21):
+            cv2.line(image, (inner + side * x, y - rise), (inner + side * (x + 6), y - rise - 2), 190, 2)
+    swashed = extents(detect_lines(image), page)[:, int(side > 0)]
+    assert side * (swashed[4] - tip) > 0
+    assert np.abs(swashed - plain)[[0, 1, 2, 3, 5, 6, 7, 8]].max() < 3
+
+
+def extents(found, page):
+    """Left and right end of the outline of each true line, px, [n, 2]; the baseline ends there too."""
+    ids = {true: index for index, true in match_lines(found, page.lines).pairs}
+    assert all(np.abs(line.baseline[[0, -1], 0] - line.bounds()[::2]).max() < 5 for line in found)
+    return np.array([found[ids[number]].bounds()[::2] for number in range(len(page.lines))])
 
 
 def test_faint_writing_under_strong_writing_is_found():
