@@ -6,6 +6,7 @@ import logging
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from geomix.config import Config, parse_config
 from geomix.errors import FormatError, InputError, MissingFileError
 from htr.bidi import as_seen
 from htr.charset import clean_label
-from htr.level import straighten
+from htr.level import find_rows, straighten
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,9 @@ Split = Literal["train", "select", "val", "all"]
 
 MAX_WIDTH = 16_384
 """The widest line that is read, px at the model's height; about 40 words fill 1,500 px."""
+
+_MOSTLY = 0.8
+"""Share of the height of a line image that its writing takes where it has no wide margin."""
 
 
 class Inputs(Config):
@@ -81,7 +85,14 @@ def shrink(line_image: Image, inputs: Inputs | Mapping[str, Any]) -> Image:
     if not settings.level:
         return _ink(_scaled(line_image, settings.height), settings)
     # Twice the height first: enough detail for straightening, and no more work for a large scan.
-    ink = _ink(_scaled(line_image, min(line_image.shape[0], 2 * settings.height)), settings)
+    height = line_image.shape[0]
+    ink = _ink(_scaled(line_image, min(height, 2 * settings.height)), settings)
+    top, bottom = find_rows(ink)
+    if bottom - top < _MOSTLY and height > settings.height:
+        # A wide margin: once more without it, for the detail to go to the writing.
+        return shrink(
+            line_image[int(top * height) : max(int(top * height) + 1, ceil(bottom * height))], settings
+        )
     return _no_wider(straighten(ink, settings.height))
 
 

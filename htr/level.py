@@ -73,7 +73,7 @@ def find_level(ink: Image) -> Level:
     straight = rows - slope * along
     middle, spread = _moments(straight, weight)
     # Once more without what lies far off: a stain, a rule or the tip of another line.
-    near = np.abs(straight - middle) < 3.0 * spread
+    near = np.abs(straight - middle) <= 3.0 * spread
     middle, spread = _moments(straight[near], weight[near])
     return Level(slope, middle, spread)
 
@@ -117,13 +117,18 @@ def without_rules(ink: Image) -> Image:
     dark = (ink > _TRACE).astype(np.uint8)
     # A rule climbs by a pixel now and then: rows are taken together by threes.
     band = cv2.dilate(dark, np.ones((3, 1), np.uint8))
-    runs = cv2.morphologyEx(band, cv2.MORPH_OPEN, np.ones((1, length), np.uint8))
-    letters = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((thick, 1), np.uint8))
-    rule = (np.asarray(runs) > 0) & (dark > 0) & (np.asarray(letters) == 0)
+    runs, letters = _opened(band, (1, length)), _opened(dark, (thick, 1))
+    rule = runs & (dark > 0) & ~letters
     if rule.any(0).sum() < max(1, dark.any(0).sum()) / 3:
         return ink
     erased = np.where(rule, np.uint8(0), ink)
     return erased if (erased > _FAINT).sum() > (ink > _FAINT).sum() / 20 else ink
+
+
+def _opened(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.bool_]:
+    """What of a mask holds a whole block of `size` [h, w]; there is nothing beyond the edge of the image."""
+    options = {"borderType": cv2.BORDER_CONSTANT, "borderValue": (0.0,)}
+    return np.asarray(cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones(size, np.uint8), **options)) > 0
 
 
 def straighten(ink: Image, height: int) -> Image:
@@ -138,15 +143,36 @@ def straighten(ink: Image, height: int) -> Image:
         ink high, but no less than 0.2 and no more than 1.25 of the image, and the stretch as `find_stretch`
         gives it. All of that is measured without rules; the image keeps them.
     """
-    level = find_level(ink)
-    writing, rest = ink, level
-    flat = _flat(ink, level.slope)
-    erased = without_rules(flat)
-    if erased is not flat:
-        writing, rest = erased, find_level(erased)
-        level = rest._replace(slope=level.slope + rest.slope)
+    level, writing, rest = _measured(ink)
     stretch = find_stretch(_straight(writing, rest, height))
     return _straight(ink, level, height, stretch)
+
+
+def find_rows(ink: Image) -> tuple[float, float]:
+    """Find the part of an image that its writing needs, with a fifth of its height to spare on both sides.
+
+    Args:
+        ink: uint8 [h, w], ink high on 0.
+
+    Returns:
+        Upper and lower bound as shares of the height, 0 to 1.
+    """
+    height, width = ink.shape
+    level, _, _ = _measured(ink)
+    reach = 0.7 * SPREAD * level.spread + abs(level.slope) * width / 2
+    middle = level.middle + 0.5
+    return max(0.0, (middle - reach) / height), min(1.0, (middle + reach) / height)
+
+
+def _measured(ink: Image) -> tuple[Level, Image, Level]:
+    """The level of the writing, and an image without rules with the level that is left in it."""
+    level = find_level(ink)
+    flat = _flat(ink, level.slope)
+    erased = without_rules(flat)
+    if erased is flat:
+        return level, ink, level
+    rest = find_level(erased)
+    return rest._replace(slope=level.slope + rest.slope), erased, rest
 
 
 def _flat(ink: Image, slope: float) -> Image:

@@ -84,6 +84,41 @@ def test_a_rule_under_the_writing_changes_neither_its_size_nor_its_place(slope, 
     assert without_rules(plain) is plain
 
 
+@pytest.mark.parametrize("rows", [slice(0, 3), slice(-3, None)], ids=["top", "bottom"])
+def test_a_rule_at_the_edge_is_a_rule(rows):
+    plain = ink_of(below=20, above=20)
+    plain[rows] = 0
+    ruled = plain.copy()
+    ruled[rows] = 255
+    kept = (without_rules(ruled)[rows] > 0).any(0).mean()
+    assert kept < 0.2
+
+
+@pytest.mark.parametrize("margin", [0.6, 1.5, 4.0])
+def test_a_wide_margin_changes_little(margin):
+    line = draw_line(TEXT, np.random.default_rng(3), 60)
+    space = round(margin * line.shape[0])
+    wide = np.pad(line, ((space, space), (0, 0)), constant_values=int(np.median(line)))
+    inputs = {"height": 32, "level": True}
+    left, right = prepare(line, inputs), prepare(wide, inputs)
+    assert right.shape[1] == pytest.approx(left.shape[1], rel=0.08)
+    right = cv2.resize(right, left.shape[::-1])
+    assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.85
+
+
+def test_odd_ink_becomes_a_line_of_the_height():
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        height, width = rng.integers(1, 70, 2)
+        image = np.full((height, width * 4), 250, np.uint8)
+        for _ in range(int(rng.integers(0, 4))):  # dots and dashes, many of them in one row
+            row, left = rng.integers(height), rng.integers(width * 4)
+            image[row, left : left + rng.integers(1, 60)] = rng.integers(0, 120)
+        line = prepare(image, {"height": 32, "level": True})
+        assert line.shape[0] == 32
+        assert np.isfinite(line).all()
+
+
 def test_nothing_but_a_rule_stays():
     rule = np.zeros((40, 300), np.uint8)
     rule[30:32] = 255
