@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from errno import EDQUOT, EFBIG, ENOSPC, EROFS
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -136,10 +137,11 @@ def run(argv: Sequence[str]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno not in {ENOSPC, EDQUOT, EFBIG, EROFS}:
             raise
         # A full disk, a folder that may not be written: nothing that a traceback would explain.
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        place = "" if error.filename is None else f"{error.filename}: "
+        print(f"error: {place}{error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -190,7 +190,8 @@ def read_page(image: PageImage, reader: Reader, page: Page, options: PageOptions
     height, width = pixels.shape
     there = page.scaled(width / max(page.width, 1), height / max(page.height, 1), width, height)
     crops = [_cut(pixels, line, image.path) for line in there.lines]
-    _warn_of_paragraphs(there.lines, crops, image.path)
+    if page.origin is not None or chosen.single_line:
+        _warn_of_paragraphs(there.lines, crops, image.path)
     texts = iter(reader([crop.pixels for crop in crops if isinstance(crop, Crop)]))
     read: list[tuple[Line, Crop | None, Transcription | None]] = []
     for line, crop in zip(page.lines, crops, strict=True):
@@ -199,9 +200,11 @@ def read_page(image: PageImage, reader: Reader, page: Page, options: PageOptions
         else:
             read.append((replace(line, error=crop), None, None))
     fallback = base_direction(" ".join(text.text for _, _, text in read if text is not None))
-    back = np.array([page.width / width, page.height / height] * 2)
+    size = np.array([page.width, page.height] * 2)
+    back = size / np.array([width, height] * 2)
     lines = tuple(
-        _with_text(line, crop, text, page.direction_of(line) or fallback, back) for line, crop, text in read
+        _with_text(line, crop, text, page.direction_of(line) or fallback, back, size)
+        for line, crop, text in read
     )
     return replace(page, lines=lines)
 
@@ -212,6 +215,7 @@ def _with_text(
     said: Transcription | None,
     direction: Direction,
     back: NDArray[np.float64],
+    size: NDArray[np.int64],
 ) -> Line:
     """The line with its text in logical order and the places of its characters in the page."""
     if crop is None or said is None:
@@ -219,7 +223,8 @@ def _with_text(
     order, _ = logical_order(said.text, direction)
     height = crop.pixels.shape[0]
     boxes = np.array([[char.start_px, 0.0, char.end_px, height] for char in said.chars]).reshape(-1, 4)
-    placed = crop.boxes_to_page(boxes) * back if len(boxes) else boxes
+    # What a crop shows beyond the edge of the page is painted, not seen.
+    placed = np.clip(crop.boxes_to_page(boxes) * back, 0, size) if len(boxes) else boxes
     return replace(
         line,
         text=to_logical(said.text, direction),
@@ -268,6 +273,8 @@ def _one_page(image: ImageLike, max_pixels: int, given: Page | None) -> PageImag
         if first.frames > 1:
             raise InputError(f"{image}: has {first.frames} pages; read them with `transcribe_file`")
         return first
+    if not isinstance(image, Image.Image | np.ndarray):
+        raise InputError(f"an image is a path, a Pillow image or an array, got {type(image).__name__}")
     pixels = to_grey(image) if isinstance(image, Image.Image) else array_to_grey(image)
     return PageImage(pixels, pixels.shape[1], pixels.shape[0], "image", 0, 1)
 

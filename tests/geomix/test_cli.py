@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from errno import ENOSPC
 
 import pytest
 
@@ -57,6 +58,15 @@ def test_what_the_system_refuses_is_one_line(verb, tmp_path, capsys):
     verb(refused)
     assert run(["try", "folder"]) == 1
     assert capsys.readouterr().err == f"error: {tmp_path / 'folder'}: Is a directory\n"
+
+
+def test_a_full_disk_is_one_line(verb, capsys):
+    def fill(_):
+        raise OSError(ENOSPC, "No space left on device")
+
+    verb(fill)
+    assert run(["try"]) == 1
+    assert capsys.readouterr().err == "error: No space left on device\n"
 
 
 def test_stopping_ends_with_130(verb, capsys):

@@ -60,6 +60,25 @@ def test_given_lines_are_used_as_they_are(tmp_path, model, kind):
         assert read.polygon.tolist() == line.polygon.tolist()
 
 
+def test_places_of_characters_stay_on_the_page():
+    image, truth = page_of([(2, 590, 12)], height=60, width=600)
+    high = replace(
+        truth.lines[0], polygon=truth.lines[0].polygon + [[-20, -15], [20, -15], [20, 60], [-20, 60]]
+    )
+    page = read_page(as_page(image), fake_reader, replace(truth, lines=(high,)))
+    boxes = page.lines[0].char_boxes
+    assert len(boxes)
+    assert boxes.min() >= 0
+    assert (boxes[:, 2] <= 600).all()
+    assert (boxes[:, 3] <= 60).all()
+
+
+@pytest.mark.parametrize("image", [None, [1, 2], b"x"], ids=["none", "list", "bytes"])
+def test_what_is_no_image_is_refused(model, image):
+    with pytest.raises(InputError, match="an image is a path, a Pillow image or an array"):
+        htr.transcribe(image, model)
+
+
 def test_given_lines_can_be_put_in_order_by_columns():
     image, truth = page_of(ROWS)
     given = replace(truth, lines=truth.lines[::-1])
