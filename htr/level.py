@@ -116,7 +116,7 @@ def without_rules(ink: Image) -> Image:
         return ink
     dark = (ink > _TRACE).astype(np.uint8)
     # A rule climbs by a pixel now and then: rows are taken together by threes.
-    band = cv2.dilate(dark, np.ones((3, 1), np.uint8))
+    band = np.asarray(cv2.dilate(dark, np.ones((3, 1), np.uint8)), dtype=np.uint8)
     runs, letters = _opened(band, (1, length)), _opened(dark, (thick, 1))
     rule = runs & (dark > 0) & ~letters
     if rule.any(0).sum() < max(1, dark.any(0).sum()) / 3:
@@ -127,8 +127,9 @@ def without_rules(ink: Image) -> Image:
 
 def _opened(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.bool_]:
     """What of a mask holds a whole block of `size` [h, w]; there is nothing beyond the edge of the image."""
-    options = {"borderType": cv2.BORDER_CONSTANT, "borderValue": (0.0,)}
-    return np.asarray(cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones(size, np.uint8), **options)) > 0
+    block = np.ones(size, np.uint8)
+    opened = cv2.morphologyEx(mask, cv2.MORPH_OPEN, block, borderType=cv2.BORDER_CONSTANT, borderValue=(0.0,))
+    return np.asarray(opened) > 0
 
 
 def straighten(ink: Image, height: int) -> Image:

@@ -31,22 +31,25 @@ def draw(
 ) -> None:
     """Write lines with handwriting fonts, a tar that `train --data` takes beside real lines.
 
-    Many hands in fonts teach forms of letters, and capitals, that a few hundred real hands do not show. The
-    licences of the fonts are yours to mind.
+    Many hands in fonts teach forms of letters, and capitals, that a few hundred real hands do not show. All
+    lines are for training; held-out pages must come from real ones. Mind the licences of the fonts.
     """
+    from geomix.errors import InputError
     from geomix.files import new_file
+    from geomix.progress import progress
     from htr.data import write_tar
     from htr.synthetic import FONT, find_fonts, font_lines
 
+    if output.suffix != ".tar":
+        raise InputError(f"{output}: lines are written to a tar; end the name in .tar")
     lines = font_lines(_read(texts), find_fonts(font or (FONT,)), count, capitals=capitals, seed=seed)
     with new_file(output, overwrite) as file:
-        write_tar(lines, file, output.stem)
+        write_tar(progress(lines, "Lines", total=count), file, output.stem)
     print(output)
 
 
 def _read(paths: tuple[Path, ...]) -> list[str]:
     from geomix.errors import FormatError, InputError, MissingFileError
-    from htr.charset import normalize_text
     from htr.sources import read_labelled_lines
 
     if not paths:
@@ -59,7 +62,7 @@ def _read(paths: tuple[Path, ...]) -> list[str]:
         if not path.is_file():
             raise MissingFileError(f"{path}: there is no such text file")
         try:
-            texts += [text for line in path.read_text("utf-8").splitlines() if (text := normalize_text(line))]
+            texts += path.read_text("utf-8-sig").splitlines()
         except UnicodeDecodeError:
             raise FormatError(f"{path}: is not a text file in UTF-8") from None
     return texts

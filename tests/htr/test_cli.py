@@ -205,12 +205,14 @@ def test_import_says_what_does_not_fit(folder, capsys):
 
 
 def test_lines_drawn_with_a_font_are_data_to_learn(folder, capsys):
-    (folder / "words.txt").write_text("un jardin\n\nla maison\n", encoding="utf-8")
+    (folder / "words.txt").write_text("\ufeffun jardin\n\nla maison\n", encoding="utf-8")
     assert geomix(folder, "draw", "@words.txt", "-o", "@drawn.tar", "--count", "8") == 0
     assert {sample.text for sample in read_tar(folder / "drawn.tar")} == {"un jardin", "la maison"}
     assert geomix(folder, "draw", "@words.txt", "-o", "@drawn.tar") == 1
     assert "exists already" in capsys.readouterr().err
     assert geomix(folder, "draw", "@drawn.tar", "-o", "@again.tar", "--count", "3") == 0
+    assert geomix(folder, "draw", "@words.txt", "-o", "@drawn.zip") == 1
+    assert "end the name in .tar" in capsys.readouterr().err
     (folder / "latin.txt").write_bytes("été".encode("latin-1"))
     for words, message in (
         (("@latin.txt",), "not a text file in UTF-8"),
