@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from htr.io.images import Grey
+from htr.layout.flat import is_flat, one_a_row
 from htr.layout.gutters import gutters
 from htr.layout.headings import split_headings
 from htr.layout.ink import PITCH, Ink, InkMap, ink_map, ink_map_at
 from htr.layout.outline import Outlined, outline
 from htr.layout.ridges import ridges
+from htr.layout.scale import DOUBT, ENOUGH, GOOD, fit, other_pitches
 from htr.layout.sideways import SIDEWAYS, uprightness
-from htr.layout.trace import Curve, absorb, curve_distance, merge, trace
+from htr.layout.trace import Curve, absorb, merge, trace
 from htr.page import Line
 
 log = logging.getLogger(__name__)
@@ -39,20 +39,50 @@ def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") 
     found = ink_map(grey)
     if found is None:
         return []
-    if uprightness(found.ink) < SIDEWAYS:
+    best = _at_best_scale(grey, found, merge_pieces)
+    if uprightness(best.usual.ink) < SIDEWAYS:
         log.warning("%s: its lines seem to run from top to bottom; turn it by 90 degrees and try again", name)
+    lines = _lines(best.usual, best.curves, merge_pieces)
+    if best.headings is not None:
+        lines += _lines(best.headings, _curves(best.headings.ink, merge_pieces), merge_pieces)
+    if merge_pieces and is_flat(*grey.shape):
+        lines = one_a_row(lines)
+    return [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Searched:
+    """What was found at one scale."""
+
+    usual: InkMap
+    headings: InkMap | None
+    curves: list[Curve]
+    fit: float
+    """As `fit` of `htr.layout.scale` has it."""
+
+
+def _at_best_scale(grey: Grey, found: InkMap, merge_pieces: bool) -> _Searched:
+    """The search at the scale that explains the ink best: the first estimate, unless that fits badly.
+
+    The estimate may take every other line for all of them, or letters for lines.
+    """
+    first = _searched(found, merge_pieces)
+    if first.fit >= GOOD:
+        return first
+    best = first
+    for factor in other_pitches(first.usual.ink, first.curves):
+        other = _searched(ink_map_at(grey, found.scale / factor), merge_pieces)
+        if other.fit > max(best.fit, first.fit + DOUBT):
+            best = other
+        if best is not first and best.fit >= ENOUGH:
+            break
+    return best
+
+
+def _searched(found: InkMap, merge_pieces: bool) -> _Searched:
     usual, headings = split_headings(found)
     curves = _curves(usual.ink, merge_pieces)
-    distance = curve_distance(curves)
-    if distance is not None and abs(np.log(distance / PITCH)) > 0.15:
-        # The first estimate took letters for lines or the reverse: once more at the scale of what was found.
-        found = ink_map_at(grey, found.scale * PITCH / distance)
-        usual, headings = split_headings(found)
-        curves = _curves(usual.ink, merge_pieces)
-    lines = _lines(usual, curves, merge_pieces)
-    if headings is not None:
-        lines += _lines(headings, _curves(headings.ink, merge_pieces), merge_pieces)
-    return [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
+    return _Searched(usual, headings, curves, fit(usual.ink, curves))
 
 
 def _lines(found: InkMap, curves: list[Curve], merge_pieces: bool) -> list[Line]:

@@ -240,7 +240,7 @@ def line_pitch(ink: Ink) -> float | None:
     From the autocorrelation of the ink down narrow columns, in which slanting lines stay apart; for pages
     with too few lines, from the height of connected ink.
     """
-    typical = _writing_height(ink)
+    typical = writing_height(ink)
     if typical is None:
         return None
     lags = np.arange(round(max(0.8 * typical, 8.0)), round(min(5.0 * typical, ink.shape[0] / 2.5)) + 1)
@@ -261,11 +261,11 @@ def line_pitch(ink: Ink) -> float | None:
     energy = float((centred * centred).sum())
     scores = np.array([(centred[lag:] * centred[:-lag]).sum() / energy for lag in lags])
     peaks = [i for i in range(1, len(lags) - 1) if scores[i] > scores[i - 1] and scores[i] >= scores[i + 1]]
-    strong = [i for i in peaks if scores[i] > 0.12 and scores[i] > 0.6 * max(scores[peak] for peak in peaks)]
+    strong = [i for i in peaks if scores[i] > 0.15 and scores[i] > 0.6 * max(scores[peak] for peak in peaks)]
     return float(lags[strong[0]]) if strong else fallback
 
 
-def _writing_height(ink: Ink) -> float | None:
+def writing_height(ink: Ink) -> float | None:
     """The height of the connected part, letter or word, in which the median pixel of the ink lies, px."""
     _, _, stats, _ = cv2.connectedComponentsWithStats((ink > 0.5).astype(np.uint8), connectivity=8)
     width, height, area = (

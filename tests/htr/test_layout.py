@@ -10,10 +10,12 @@ from htr.layout.ink import PITCH, darkness, ink_map, is_light_on_dark
 from htr.layout.ink import line_pitch as ink_pitch
 from htr.layout.order import reading_order
 from htr.layout.ridges import ridges
+from htr.layout.scale import DOUBT, GOOD, fit, other_pitches
 from htr.layout.score import box_iou, match_lines
+from htr.layout.sideways import SIDEWAYS, uprightness
 from htr.layout.trace import Curve, absorb, merge
 from htr.page import Line
-from tests.htr.making import column, page_of, paper, rectangle
+from tests.htr.making import column, page_of, paper, rectangle, scribble
 
 
 def f1(image, page):
@@ -180,6 +182,67 @@ def test_the_pitch_of_the_ink_is_that_of_the_lines():
     assert ink_pitch(darkness(image)) == pytest.approx(40, abs=2)
     assert ink_map(image).scale == pytest.approx(PITCH / 40, rel=0.08)
     assert ink_map(paper(300, 300)) is None
+
+
+def test_a_register_with_short_lines_between_the_entries_is_searched_at_the_scale_of_all():
+    """The estimate of the pitch is that of the entries, 60 px, for the short lines are few."""
+    entries = [(60, 360, 60 + 60 * n) for n in range(10)]
+    image, page = page_of(
+        [*entries, *((x, x + 60, y + 30) for _, _, y in entries for x in (70, 280))], 690, 420, size=8
+    )
+    assert ink_map(image).scale == pytest.approx(PITCH / 60, rel=0.1)
+    assert f1(image, page) == 1.0
+
+
+def test_a_curve_for_every_other_line_fits_less_than_one_for_each():
+    ink = np.zeros((400, 600), np.float32)
+    middles = range(40, 380, 32)
+    for y in middles:
+        ink[y - 6 : y + 6, 20:580] = 1
+    curves = [curve(20, 580, float(y)) for y in middles]
+    assert fit(ink, curves) == pytest.approx(1.0, abs=0.01)
+    assert fit(ink, curves[::2]) < GOOD - DOUBT
+    assert fit(np.zeros_like(ink), curves) == 0.0
+
+
+def test_no_scale_is_tried_at_which_letters_are_higher_than_lines_are_apart():
+    small = np.zeros((400, 600), np.float32)
+    for y in range(40, 380, 32):
+        letters = small[y - 6 : y + 6, 20:580].reshape(12, 40, 14)
+        letters[:, :, :8], letters[2:-2, :, 2:6] = 1, 0
+    assert min(other_pitches(small, [])) == 0.5
+    # Letters of twice the height, and a page that would be 4000 px wide.
+    assert min(other_pitches(small.repeat(2, axis=0), [])) > 1.0
+    assert min(other_pitches(np.pad(small, ((0, 0), (0, 1400))), [])) > 1.0
+    assert other_pitches(np.zeros_like(small), []) == []
+
+
+@pytest.mark.parametrize("slope", [-0.14, 0.0, 0.14])
+def test_a_skewed_page_is_upright_and_a_turned_one_is_not(slope):
+    image, _ = page_of([(60, 840, 220 + 36 * n) for n in range(12)], 800, 900, slope=slope)
+    ink = ink_map(image).ink
+    assert uprightness(ink) > 3 * SIDEWAYS
+    assert uprightness(ink.T) < SIDEWAYS / 3
+
+
+def test_the_rim_of_a_sheet_turns_no_page():
+    image, _ = page_of([(60, 840, 60 + 36 * n) for n in range(20)], 800, 900)
+    ink = 0.35 * ink_map(image).ink
+    ink[:, 8:28] = 1
+    assert uprightness(ink) > SIDEWAYS
+
+
+def test_pieces_in_an_image_as_flat_as_a_line_are_one_a_row():
+    image = paper(150, 1600)
+    for number, (x0, x1) in enumerate([(40, 240), (300, 420), (560, 900), (990, 1200), (1300, 1560)]):
+        for y in (60, 120):
+            scribble(image, x0, x1, y, 14, seed=number + 9 * (y > 60))
+    upper, lower = sorted(detect_lines(image), key=lambda line: line.bounds()[1])
+    assert len(detect_lines(image, merge_pieces=False)) > 4
+    for found, y in ((upper, 60), (lower, 120)):
+        assert np.abs(found.baseline[:, 1] - y).max() < 8
+        assert found.bounds()[2] > 1500
+        assert found.baseline[-1, 0] > 1500
 
 
 def test_the_slope_of_the_writing_is_measured():

@@ -62,9 +62,8 @@ def test_given_lines_are_used_as_they_are(tmp_path, model, kind):
 
 def test_places_of_characters_stay_on_the_page():
     image, truth = page_of([(2, 590, 12)], height=60, width=600)
-    high = replace(
-        truth.lines[0], polygon=truth.lines[0].polygon + [[-20, -15], [20, -15], [20, 60], [-20, 60]]
-    )
+    higher = truth.lines[0].polygon + np.array([[-20, -15], [20, -15], [20, 60], [-20, 60]])
+    high = replace(truth.lines[0], polygon=higher)
     page = read_page(as_page(image), fake_reader, replace(truth, lines=(high,)))
     boxes = page.lines[0].char_boxes
     assert len(boxes)
