@@ -12,7 +12,10 @@ def test_the_default_model_is_small_and_says_where_it_comes_from():
     assert file.stat().st_size < 16 * 2**20
     card = load_model(default_model(), domain="htr").card
     assert card.limits["language"] == "French"
-    assert all(source.licence == "CC-BY-4.0" and "https://" in source.source for source in card.data)
+    licences = {source.split["set"]: source.licence for source in card.data}
+    assert licences.pop("fonts") == "OFL-1.1, Apache-2.0"
+    assert set(licences.values()) == {"CC-BY-4.0"}
+    assert all("https://" in source.source for source in card.data)
     assert {"select", "val"} <= set(card.metrics)
 
 
@@ -22,4 +25,4 @@ def test_it_reads_a_page_of_a_hand_that_it_never_saw():
     assert {line.split for line in lines} == {"val"}
     found = evaluate_lines(lines, model_reader(load_model(default_model(), domain="htr")))
     assert found["lines"] == 18
-    assert found["cer"] < 0.06
+    assert found["cer"] < 0.045
