@@ -199,8 +199,8 @@ def _reduce(frame: Image.Image, file: Path, max_pixels: int) -> None:
             log.warning("%s: %d x %d pixels are read at 1/%d of their size", file, width, height, divisor)
             return
     raise InputError(
-        f"{file}: {width} x {height} pixels are {width * height / 1e6:.0f} million, over the limit of "
-        f"{max_pixels / 1e6:.0f}; scale the scan down or raise the limit (--max-pixels)"
+        f"{file}: {width} x {height} pixels are {width * height:,} in all, over the limit of "
+        f"{max_pixels:,}; scale the scan down or raise the limit (--max-pixels)"
     )
 
 
@@ -241,7 +241,7 @@ def _pdf_pages(file: Path, max_pixels: int) -> Iterator[PageImage]:
             if width * height > max_pixels:
                 raise InputError(
                     f"{file}: page {number + 1} is {width:.0f} x {height:.0f} pixels at {PDF_DPI} dots an "
-                    f"inch, over the limit of {max_pixels / 1e6:.0f} million; raise it with --max-pixels"
+                    f"inch, over the limit of {max_pixels:,} in all; raise it with --max-pixels"
                 )
             pixels = to_grey(page.render(scale=PDF_DPI / 72.0).to_pil())
             yield PageImage(pixels, pixels.shape[1], pixels.shape[0], str(file), number, len(document))
