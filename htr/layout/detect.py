@@ -42,7 +42,7 @@ def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") 
     best = _at_best_scale(grey, found, merge_pieces)
     if uprightness(best.usual.ink) < SIDEWAYS:
         log.warning("%s: its lines seem to run from top to bottom; turn it by 90 degrees and try again", name)
-    lines = _lines(best.usual, best.curves, merge_pieces)
+    lines = best.lines
     if best.headings is not None:
         lines += _lines(best.headings, _curves(best.headings.ink, merge_pieces), merge_pieces)
     if merge_pieces and is_flat(*grey.shape):
@@ -57,8 +57,9 @@ class _Searched:
     usual: InkMap
     headings: InkMap | None
     curves: list[Curve]
+    lines: list[Line]
     fit: float
-    """As `fit` of `htr.layout.scale` has it."""
+    """As `fit` of `htr.layout.scale` has it; 0 where no curve is a line of writing."""
 
 
 def _at_best_scale(grey: Grey, found: InkMap, merge_pieces: bool) -> _Searched:
@@ -69,12 +70,16 @@ def _at_best_scale(grey: Grey, found: InkMap, merge_pieces: bool) -> _Searched:
     first = _searched(found, merge_pieces)
     if first.fit >= GOOD:
         return first
-    best = first
-    for factor in other_pitches(first.usual.ink, first.curves):
+    best, enough = first, ENOUGH
+    factors = other_pitches(first.usual.ink, first.curves)
+    if not first.lines and first.curves:
+        # Whole paragraphs may have passed for lines.
+        factors, enough = [*factors, 0.25], GOOD
+    for factor in factors:
         other = _searched(ink_map_at(grey, found.scale / factor), merge_pieces)
         if other.fit > max(best.fit, first.fit + DOUBT):
             best = other
-        if best is not first and best.fit >= ENOUGH:
+        if best is not first and best.fit >= enough:
             break
     return best
 
@@ -82,7 +87,8 @@ def _at_best_scale(grey: Grey, found: InkMap, merge_pieces: bool) -> _Searched:
 def _searched(found: InkMap, merge_pieces: bool) -> _Searched:
     usual, headings = split_headings(found)
     curves = _curves(usual.ink, merge_pieces)
-    return _Searched(usual, headings, curves, fit(usual.ink, curves))
+    lines = _lines(usual, curves, merge_pieces)
+    return _Searched(usual, headings, curves, lines, fit(usual.ink, curves) if lines else 0.0)
 
 
 def _lines(found: InkMap, curves: list[Curve], merge_pieces: bool) -> list[Line]:

@@ -355,3 +355,19 @@ def test_the_distance_of_lines():
 def test_dark_ink_on_any_paper_is_not_taken_for_a_negative(level):
     image, _ = page_of(column(60, 540, 60, 9), ink=level // 4, level=level)
     assert not is_light_on_dark(image)
+
+
+def test_lines_are_found_where_paragraphs_repeat_more_than_lines():
+    edges = [
+        (40, 420),
+        (60, 400),
+        (40, 120),
+        (300, 430),
+        (40, 410),
+        (200, 430),
+        (40, 130),
+        (260, 420),
+        (40, 400),
+    ]
+    image, truth = page_of([(left, right, 50 + 36 * row) for row, (left, right) in enumerate(edges)])
+    assert match_lines(detect_lines(image), truth.lines).f1 > 0.9
