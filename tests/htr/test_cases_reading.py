@@ -18,7 +18,7 @@ from htr.io.pages import read_lines
 from htr.io.pagexml import page_xml
 from htr.io.words import geometric_mean
 from htr.page import Line, Page
-from htr.predict import PageOptions, read_page
+from htr.predict import PageOptions, find_page, read_page
 from htr.recognise import Char, Transcription
 from tests.htr.making import as_page, column, fake_reader, page_of, reader_of, rectangle, said
 
@@ -126,17 +126,21 @@ def test_case_28_right_to_left_lines_are_stored_in_logical_order():
 def test_case_28_the_file_or_an_option_gives_the_base_direction(page_says, line_says, option, expected):
     """`abc אבג` reads differently in the two directions; most letters decide only where nobody says."""
     image, page = page_of([(40, 400, 80)], height=160, width=440)
-    direction = page_says if option == "auto" else option
-    page = replace(page, direction=direction, lines=(replace(page.lines[0], direction=line_says),))
-    read = read_page(as_page(image), reader_of("abcd גבא"), page, PageOptions(direction=option))
+    page = replace(page, direction=page_says, lines=(replace(page.lines[0], direction=line_says),))
+    options = PageOptions(direction=option)
+    found = find_page(as_page(image), page, options)
+    read = read_page(as_page(image), reader_of("abcd גבא"), found, options)
     assert read.lines[0].text == {"ltr": "abcd אבג", "rtl": "אבג abcd"}[expected]
 
 
 def test_case_28_alto_and_page_hold_the_direction():
-    line = Line(id="a", polygon=rectangle(0, 0, 90, 20), text=HEBREW, direction="rtl")
-    page = Page(width=100, height=50, lines=(line,), direction="rtl")
-    assert b'readingDirection="right-to-left"' in page_xml(page)
-    assert b'BASEDIRECTION="rtl"' in alto_xml(page)
+    line = Line(id="a", polygon=rectangle(0, 0, 90, 20), text=HEBREW)
+    page = Page(width=100, height=50, lines=(line,))
+    for told in (replace(page, direction="rtl"), replace(page, lines=(replace(line, direction="rtl"),))):
+        assert b'readingDirection="right-to-left"' in page_xml(told)
+        assert b'BASEDIRECTION="rtl"' in alto_xml(told)
+    assert b"right-to-left" not in page_xml(page)
+    assert b"rtl" not in alto_xml(page)
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.12])
