@@ -19,7 +19,7 @@ from geomix.config import Config, parse_config
 from geomix.errors import FormatError, InputError, MissingFileError
 from htr.bidi import as_seen
 from htr.charset import clean_label
-from htr.level import find_rows, straighten
+from htr.level import find_rows, measure, straighten
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +87,13 @@ def shrink(line_image: Image, inputs: Inputs | Mapping[str, Any]) -> Image:
     # Twice the height first: enough detail for straightening, and no more work for a large scan.
     height = line_image.shape[0]
     ink = _ink(_scaled(line_image, min(height, 2 * settings.height)), settings)
-    top, bottom = find_rows(ink)
+    measured = measure(ink)
+    top, bottom = find_rows(ink, measured.level)
     if bottom - top < _MOSTLY and height > settings.height:
         # A wide margin: once more without it, for the detail to go to the writing.
-        return shrink(
-            line_image[int(top * height) : max(int(top * height) + 1, ceil(bottom * height))], settings
-        )
-    return _no_wider(straighten(ink, settings.height))
+        first, last = int(top * height), ceil(bottom * height)
+        return shrink(line_image[first : max(last, first + 1)], settings)
+    return _no_wider(straighten(ink, settings.height, measured))
 
 
 def _scaled(image: Image, height: int) -> Image:
@@ -171,6 +171,9 @@ def write_tar(samples: Iterable[Sample], path: str | Path, name: str | None = No
 
     Returns:
         How many lines it holds.
+
+    Raises:
+        FormatError: if a line is too large for an image file.
     """
     folder, rows = name or Path(path).stem, []
     with tarfile.open(path, "w") as tar:

@@ -45,6 +45,17 @@ class Level(NamedTuple):
     """The standard deviation of the rows of its ink once straight, px."""
 
 
+class Measured(NamedTuple):
+    """Where the writing of a line lies once its rules are left out."""
+
+    level: Level
+    """In the image as given."""
+    unruled: Image
+    """The image without rules, made level by them where there are any."""
+    rest: Level
+    """Where the writing lies in `unruled`."""
+
+
 def find_level(ink: Image) -> Level:
     """Find slope, place and size of writing.
 
@@ -132,48 +143,53 @@ def _opened(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.bool_]
     return np.asarray(opened) > 0
 
 
-def straighten(ink: Image, height: int) -> Image:
+def straighten(ink: Image, height: int, measured: Measured | None = None) -> Image:
     """Make writing level, of one size and even.
 
     Args:
         ink: uint8 [h, w], ink high on 0.
         height: of the result, px.
+        measured: what `measure` says of it, where that is known already.
 
     Returns:
         uint8 [height, w * stretch * height / window], where the window is `SPREAD` standard deviations of the
         ink high, but no less than 0.2 and no more than 1.25 of the image, and the stretch as `find_stretch`
         gives it. All of that is measured without rules; the image keeps them.
     """
-    level, writing, rest = _measured(ink)
-    stretch = find_stretch(_straight(writing, rest, height))
+    level, unruled, rest = measured or measure(ink)
+    stretch = find_stretch(_straight(unruled, rest, height))
     return _straight(ink, level, height, stretch)
 
 
-def find_rows(ink: Image) -> tuple[float, float]:
+def find_rows(ink: Image, level: Level) -> tuple[float, float]:
     """Find the part of an image that its writing needs, with a fifth of its height to spare on both sides.
 
     Args:
         ink: uint8 [h, w], ink high on 0.
+        level: of its writing.
 
     Returns:
         Upper and lower bound as shares of the height, 0 to 1.
     """
     height, width = ink.shape
-    level, _, _ = _measured(ink)
     reach = 0.7 * SPREAD * level.spread + abs(level.slope) * width / 2
     middle = level.middle + 0.5
     return max(0.0, (middle - reach) / height), min(1.0, (middle + reach) / height)
 
 
-def _measured(ink: Image) -> tuple[Level, Image, Level]:
-    """The level of the writing, and an image without rules with the level that is left in it."""
+def measure(ink: Image) -> Measured:
+    """Find where the writing of a line lies, whatever rules run under it.
+
+    Args:
+        ink: uint8 [h, w], ink high on 0.
+    """
     level = find_level(ink)
     flat = _flat(ink, level.slope)
-    erased = without_rules(flat)
-    if erased is flat:
-        return level, ink, level
-    rest = find_level(erased)
-    return rest._replace(slope=level.slope + rest.slope), erased, rest
+    unruled = without_rules(flat)
+    if unruled is flat:
+        return Measured(level, ink, level)
+    rest = find_level(unruled)
+    return Measured(rest._replace(slope=level.slope + rest.slope), unruled, rest)
 
 
 def _flat(ink: Image, slope: float) -> Image:

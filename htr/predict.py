@@ -190,6 +190,7 @@ def read_page(image: PageImage, reader: Reader, page: Page, options: PageOptions
     height, width = pixels.shape
     there = page.scaled(width / max(page.width, 1), height / max(page.height, 1), width, height)
     crops = [_cut(pixels, line, image.path) for line in there.lines]
+    # Only of lines that somebody chose: advice to let them be found is no use for those that were.
     if page.origin is not None or chosen.single_line:
         _warn_of_paragraphs(there.lines, crops, image.path)
     texts = iter(reader([crop.pixels for crop in crops if isinstance(crop, Crop)]))

@@ -44,7 +44,7 @@ def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") 
         log.warning("%s: its lines seem to run from top to bottom; turn it by 90 degrees and try again", name)
     lines = best.lines
     if best.headings is not None:
-        lines += _lines(best.headings, _curves(best.headings.ink, merge_pieces), merge_pieces)
+        lines = lines + _lines(best.headings, _curves(best.headings.ink, merge_pieces), merge_pieces)
     if merge_pieces and is_flat(*grey.shape):
         lines = one_a_row(lines)
     return [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
