@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 import geomix
-from geomix.batch import one_line
 from geomix.config import find_config, hint, list_configs
 from geomix.domains import DOMAINS, room
-from geomix.errors import GeomixError, InputError, MissingFileError
+from geomix.errors import GeomixError, InputError, MissingFileError, one_line
 from geomix.options import DeviceOption, Json, Quiet
 from geomix.progress import talk
 from geomix.report import json_text

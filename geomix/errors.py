@@ -55,3 +55,8 @@ class NonFiniteError(GeomixError, ArithmeticError):
 
 class ProcessError(GeomixError, RuntimeError):
     """Another process of the same training ended or does not answer."""
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error without line breaks."""
+    return " ".join(str(error).split())

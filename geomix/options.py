@@ -22,7 +22,7 @@ Scheduler = Annotated[
     str | None,
     Parameter(
         name="--scheduler",
-        help="Address of a Dask scheduler, whose workers share the inputs; see `geomix.cluster`.",
+        help="Address of a Dask scheduler, whose workers share the inputs; see `geomix.parallel.cluster`.",
     ),
 ]
 RunFolder = Annotated[

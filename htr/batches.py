@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geomix.processes import NOTHING, Nothing, own
+from geomix.parallel.ranks import NOTHING, Nothing, own
 from htr.augment import augment
 from htr.charset import Charset
 from htr.data import Image, Sample

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from geomix.errors import InputError
-from geomix.metrics import EditDistance
+from geomix.learn.metrics import EditDistance
 from geomix.progress import progress
 from htr.bidi import as_seen
 from htr.charset import clean_label

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from geomix.checkpoint import Source
 from geomix.config import Config
-from geomix.train import TrainConfig
+from geomix.learn.config import TrainConfig
 from htr.data import Inputs
 from htr.model import ModelConfig
 

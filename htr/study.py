@@ -10,7 +10,7 @@ from typing import Any
 
 from geomix.checkpoint import load_model, read_card
 from geomix.config import load_config
-from geomix.study import Figures, Trial, run_methods
+from geomix.learn.study import Figures, Trial, run_methods
 from htr.experiment import HtrConfig
 from htr.task import train
 

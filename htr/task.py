@@ -12,10 +12,11 @@ from torch import Tensor
 from geomix.checkpoint import Card, Source, card_of, load_model, save_model
 from geomix.config import load_config
 from geomix.errors import InputError
-from geomix.metrics import EditDistance
-from geomix.processes import Nothing, gather, here, join, once, own
-from geomix.task import Task
-from geomix.train import TrainConfig, fit, restore
+from geomix.learn.config import TrainConfig
+from geomix.learn.loop import fit, restore
+from geomix.learn.metrics import EditDistance
+from geomix.learn.task import Task
+from geomix.parallel.ranks import Nothing, gather, here, join, once, own
 from htr import ctc, data
 from htr.batches import (
     Batch,

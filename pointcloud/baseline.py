@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geomix.metrics import confusion, scores
+from geomix.learn.metrics import confusion, scores
 from pointcloud.cloud import Cloud
 from pointcloud.data import IGNORE, LABEL, Inputs, LabelledCloud, features
 from pointcloud.task import Metrics, official_mean

@@ -76,9 +76,9 @@ def segment(
     LAS, LAZ, COPC, PLY, PCD, E57, KITTI and nuScenes .bin, ScanNet, numpy and text come in; all points go
     out in their order, with every other field as it was. Scans are never cut into tiles.
     """
-    from geomix.batch import run_batch
     from geomix.checkpoint import card_of, kept_model
     from geomix.device import choose_device
+    from geomix.parallel.jobs import run_jobs
     from pointcloud.io import WriteOptions
     from pointcloud.predict import check_output, outputs_for, segment_file
     from pointcloud.preview import write_preview
@@ -109,7 +109,7 @@ def segment(
         write_preview(result, pictures[path], card_of(loaded).classes, overwrite)
         return [target, pictures[path]]
 
-    return run_batch(inputs, work, done=lambda written: print(*written, sep="\n"), scheduler=scheduler)
+    return run_jobs(inputs, work, done=lambda written: print(*written, sep="\n"), scheduler=scheduler)
 
 
 @app.command
@@ -123,7 +123,7 @@ def info(
     quiet: Quiet = False,
 ) -> int:
     """Show how files are read: format, points, extent, unit, reference system, fields and classes."""
-    from geomix.batch import run_batch
+    from geomix.parallel.jobs import run_jobs
     from geomix.report import json_text, table
     from pointcloud.facts import config_facts, file_facts
 
@@ -139,7 +139,7 @@ def info(
         if not json:
             _print_facts(facts)
 
-    code = run_batch(inputs, work)
+    code = run_jobs(inputs, work)
     if json:
         print(json_text(found))
     return code
@@ -249,7 +249,7 @@ def study(
     quiet: Quiet = False,
 ) -> None:
     """Repeat the comparison of mixers and a random forest in the documentation, all with one budget."""
-    from geomix.study import report
+    from geomix.learn.study import report
     from pointcloud.study import KEYS
     from pointcloud.study import study as run
 

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from geomix.checkpoint import ClassInfo, Source
 from geomix.config import Config
-from geomix.train import TrainConfig
+from geomix.learn.config import TrainConfig
 from pointcloud.augment import Augment
 from pointcloud.data import CropConfig, DataConfig, Inputs
 from pointcloud.model import ModelConfig

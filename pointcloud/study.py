@@ -11,7 +11,7 @@ from typing import Any
 from geomix.checkpoint import load_model, read_card
 from geomix.config import load_config
 from geomix.errors import InputError
-from geomix.study import Figures, Method, Trial, run_methods
+from geomix.learn.study import Figures, Method, Trial, run_methods
 from pointcloud.baseline import forest
 from pointcloud.data import open_splits
 from pointcloud.experiment import PointcloudConfig

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from geomix.checkpoint import Card, Source, card_of, save_model
 from geomix.config import load_config
-from geomix.epochs import seed_everything
 from geomix.errors import InputError
-from geomix.metrics import confusion, scores
-from geomix.processes import join, once
+from geomix.learn.batches import SampleData
+from geomix.learn.epochs import seed_everything
+from geomix.learn.loop import fit, restore
+from geomix.learn.metrics import confusion, scores
+from geomix.learn.task import SegmentationTask
+from geomix.parallel.ranks import join, once
 from geomix.progress import progress
-from geomix.samples import SampleData
-from geomix.task import SegmentationTask
-from geomix.train import fit, restore
 from pointcloud.augment import views
 from pointcloud.cloud import Cloud
 from pointcloud.data import (
@@ -176,7 +176,7 @@ def score(
         memory: bytes that a prediction may use.
 
     Returns:
-        The figures of `geomix.metrics.scores` (means over the classes present), `miou_official` (the mean
+        The figures of `metrics.scores` (means over the classes present), `miou_official` (the mean
         over all classes with an absent one counted as 0, as the benchmarks' servers do) and `points`, the
         number of judged points.
     """

@@ -24,8 +24,7 @@ def geomix(
     """
     from pathlib import Path
 
-    from geomix.batch import one_line
-    from geomix.errors import GeomixError
+    from geomix.errors import GeomixError, one_line
     from sits.predict import MapPaths, segment_file
 
     paths = MapPaths(Path(output), quicklook=Path(quicklook) if quicklook else None)

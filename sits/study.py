@@ -19,8 +19,8 @@ from torch import Tensor
 
 from geomix.checkpoint import load_model
 from geomix.config import load_config
-from geomix.metrics import confusion, scores
-from geomix.study import kept
+from geomix.learn.metrics import confusion, scores
+from geomix.learn.study import kept
 from sits.data import IGNORE, LabelledSeries, Splits, open_splits
 from sits.experiment import SitsConfig
 from sits.inputs import Inputs

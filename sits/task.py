@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from geomix.checkpoint import Card, Source, card_of, save_model
 from geomix.config import load_config
-from geomix.epochs import seed_everything
 from geomix.errors import InputError
-from geomix.metrics import confusion, scores
-from geomix.processes import in_turn, join, once
+from geomix.learn.batches import SampleData
+from geomix.learn.epochs import seed_everything
+from geomix.learn.loop import fit, restore
+from geomix.learn.metrics import confusion, scores
+from geomix.learn.task import SegmentationTask
+from geomix.parallel.ranks import in_turn, join, once
 from geomix.progress import progress
-from geomix.samples import SampleData
-from geomix.task import SegmentationTask
-from geomix.train import fit, restore
 from sits.augment import augment
 from sits.data import (
     IGNORE,
@@ -174,7 +174,7 @@ def score(
         until: last date that the model may see.
 
     Returns:
-        The figures of `geomix.metrics.scores`, `support`, the judged pixels of each class, and `pixels`, all
+        The figures of `metrics.scores`, `support`, the judged pixels of each class, and `pixels`, all
         of them. A pixel that no date shows gets no class and does not count.
 
     Raises:

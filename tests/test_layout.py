@@ -18,9 +18,9 @@ from tests.helpers import ROOT
 
 PACKAGES = ("geomix", *DOMAINS)
 
-# Rooms that each domain has, and their floors. A room is a module or a folder. Files import from their own
-# floor or from floors below, never upwards and never in a circle. Scoring calls the very prediction that users
-# call, so `task` stands above `predict`.
+# Rooms that each domain has, and their floors. A room is a module or a folder. Files import from their
+# own floor or from floors below, never upwards and never in a circle. Scoring calls the very prediction that
+# users call, so `task` stands above `predict`.
 FLOORS = {
     "io": 0,
     "data": 1,

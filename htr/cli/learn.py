@@ -157,7 +157,7 @@ def study(
     quiet: Quiet = False,
 ) -> None:
     """Repeat the comparison of mixers in the documentation: the validation lines, all with one budget."""
-    from geomix.study import report
+    from geomix.learn.study import report
     from htr.study import KEYS
     from htr.study import study as run
 

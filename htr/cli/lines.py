@@ -46,8 +46,8 @@ def lines(
     With --truth it prints recall, precision and F1: lines match one to one where their boxes overlap by 0.4
     (intersection over union).
     """
-    from geomix.batch import run_batch
     from geomix.files import make_folder
+    from geomix.parallel.jobs import run_jobs
     from htr.cli.jobs import image_of, jobs, write_all
     from htr.evaluate import PageScore
     from htr.io.images import read_images
@@ -77,7 +77,7 @@ def lines(
             elif truth is None:
                 print(f"{image.name}\t{len(page.lines)} lines\t{len(page.regions)} columns")
 
-    code = run_batch(list(todo), work, "Pages")
+    code = run_jobs(list(todo), work, "Pages")
     if truth is not None:
         _show(total, by_page, json)
     return code

@@ -77,8 +77,8 @@ def transcribe(
     the rest goes on. Coordinates refer to the upright image (EXIF). The bundled model was trained on French
     hands of the 19th to 21st century: for another hand or language fine-tune it with `geomix htr train`.
     """
-    from geomix.batch import run_batch
     from geomix.files import make_folder
+    from geomix.parallel.jobs import run_jobs
     from htr.cli.jobs import Job, image_of, jobs, write_all
     from htr.predict import transcribe_file
 
@@ -102,7 +102,7 @@ def transcribe(
         for text in texts:
             print(text)
 
-    return run_batch(list(todo), work, "Pages", done=show, scheduler=scheduler)
+    return run_jobs(list(todo), work, "Pages", done=show, scheduler=scheduler)
 
 
 def _reader(

@@ -5,9 +5,9 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from geomix.batch import run_batch
 from geomix.errors import InputError
 from geomix.files import make_folder
+from geomix.parallel.jobs import run_jobs
 from sits.io import expand, open_series, series_of_patch
 from sits.io.find import Kind, kind_of
 from sits.options import ReadOptions
@@ -77,7 +77,7 @@ def segment_each(
         )
         return paths.all
 
-    return written, run_batch(list(items), work, "Series", done=written.extend, scheduler=scheduler)
+    return written, run_jobs(list(items), work, "Series", done=written.extend, scheduler=scheduler)
 
 
 def series_in(

@@ -15,10 +15,11 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from geomix.errors import GeomixError
-from geomix.processes import here, total
-from geomix.samples import SampleData
-from geomix.task import Task
-from geomix.train import TrainConfig, fit
+from geomix.learn.batches import SampleData
+from geomix.learn.config import TrainConfig
+from geomix.learn.loop import fit
+from geomix.learn.task import Task
+from geomix.parallel.ranks import here, total
 
 
 class Points(Dataset):

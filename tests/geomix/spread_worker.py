@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from geomix import Encoder, PoM, Segments
-from geomix.distributed import SpreadPoM, spread, sum_gradients
 from geomix.mixers import State
+from geomix.parallel.spread import SpreadPoM, spread, sum_gradients
 
 LENGTHS = torch.tensor([[3, 40, 0], [0, 7, 20], [5, 0, 9]])
 """Tokens of three sequences on up to three ranks, [sequences, ranks]: some ranks hold none of some."""

@@ -12,9 +12,9 @@ import yaml
 from torch.utils.data import DataLoader
 
 from geomix.checkpoint import read_card
-from geomix.epochs import EpochLoader
 from geomix.errors import InputError, ProcessError
-from geomix.processes import NOTHING, here, join, naming_the_rank, own
+from geomix.learn.epochs import EpochLoader
+from geomix.parallel.ranks import NOTHING, here, join, naming_the_rank, own
 from htr.batches import TrainingLines, TrainingPages
 from htr.charset import Charset
 from htr.data import Sample

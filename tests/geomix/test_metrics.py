@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, f1_score, jaccard_score
 
 from geomix.errors import InputError
-from geomix.metrics import EditDistance, confusion, scores
+from geomix.learn.metrics import EditDistance, confusion, scores
 
 
 def test_confusion_by_hand():

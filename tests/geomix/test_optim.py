@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from geomix.learn.optim import adamw, warmup_cosine
 from geomix.mixers import PoM
-from geomix.optim import adamw, warmup_cosine
 
 
 class Toy(nn.Module):

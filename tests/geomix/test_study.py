@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from geomix.study import Trial, kept, report, run_methods, summary
+from geomix.learn.study import Trial, kept, report, run_methods, summary
 
 
 def test_a_kept_result_is_not_made_again(tmp_path):

@@ -10,8 +10,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from geomix.errors import CheckpointError, InputError, MissingFileError, NonFiniteError, OutputExistsError
-from geomix.task import Task
-from geomix.train import TrainConfig, fit, restore
+from geomix.learn.config import TrainConfig
+from geomix.learn.loop import fit, restore
+from geomix.learn.task import Task
 
 
 class Noise(Dataset):

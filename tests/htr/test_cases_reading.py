@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from geomix.cli import run
-from geomix.metrics import EditDistance
+from geomix.learn.metrics import EditDistance
 from geomix.report import json_text
 from htr.bidi import to_display
 from htr.evaluate import PageScore

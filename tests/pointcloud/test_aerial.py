@@ -7,7 +7,7 @@ import torch
 
 from geomix.checkpoint import bundled_models
 from geomix.cli import run
-from geomix.metrics import confusion, scores
+from geomix.learn.metrics import confusion, scores
 from tests.helpers import shared_data
 from tests.pointcloud.making import except_class, las_parts
 

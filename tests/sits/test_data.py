@@ -9,7 +9,7 @@ import torch
 
 from geomix.checkpoint import ClassInfo
 from geomix.errors import FormatError, InputError, MissingFileError
-from geomix.samples import SampleData
+from geomix.learn.batches import SampleData
 from sits.augment import Augment, augment, change_gain, cut_off, drop_dates, flip, shift_days
 from sits.data import IGNORE, Crops, LabelledSeries, Sample, collate, open_splits
 from sits.data.crops import Whole

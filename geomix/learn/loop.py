@@ -1,59 +1,27 @@
-"""Training: the settings, and the one function that runs them."""
+"""The training loop: what one run does, from an empty run folder to the last epoch."""
 
 import logging
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from pydantic import Field
+import lightning.pytorch as pl
+import torch
 
-from geomix.config import Config
+from geomix.device import choose_device
 from geomix.errors import CheckpointError, InputError, MissingFileError, OutputExistsError
 from geomix.files import make_folder
-from geomix.processes import STEP_TIMEOUT, first, gather, here, join, naming_the_rank
-
-if TYPE_CHECKING:
-    from lightning.pytorch import LightningDataModule
-
-    from geomix.task import Task
+from geomix.learn.config import TrainConfig
+from geomix.learn.epochs import EpochEnd, EpochLoader, validation
+from geomix.learn.task import Task
+from geomix.parallel.ranks import STEP_TIMEOUT, first, gather, here, join, naming_the_rank
 
 log = logging.getLogger(__name__)
 
 
-class TrainConfig(Config):
-    """How a model is trained."""
-
-    epochs: int = Field(ge=1)
-    """How often the training data is gone through; validation and checkpoints come at the end of one."""
-    epoch_steps: int | None = Field(None, ge=1)
-    """Batches that make an epoch; all of the training data if not given. Smaller ones save more often."""
-    batch_size: int = Field(ge=1)
-    """Samples a step. Several processes share them, so their number does not change what is learned."""
-    accumulate: int = Field(1, ge=1)
-    """Batches whose gradients are added up before a step."""
-    learning_rate: float = Field(gt=0)
-    """The peak, reached after the warm-up."""
-    weight_decay: float = Field(0.05, ge=0)
-    """AdamW's pull of weight matrices towards 0."""
-    warmup: float = Field(0.05, ge=0, lt=1)
-    """Share of all steps over which the learning rate rises."""
-    clip: float | None = Field(1.0, gt=0)
-    """Largest norm of the gradient; no limit if null."""
-    ema: float | None = Field(None, gt=0, lt=1)
-    """Decay a step of the running average of the weights; no average if null."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """bf16 computes in bfloat16 where that is safe and keeps the weights in float32."""
-    seed: int = Field(0, ge=0)
-    """Decides the order of samples, augmentation and dropout."""
-    workers: int = Field(0, ge=0)
-    """Processes that load data beside the training."""
-    val_every: int = Field(1, ge=1)
-    """Epochs from one validation to the next."""
-
-
 def fit(
-    task: "Task",
-    data: "LightningDataModule",
+    task: Task,
+    data: pl.LightningDataModule,
     config: TrainConfig,
     run_dir: str | Path,
     resume: bool = False,
@@ -73,7 +41,7 @@ def fit(
     Args:
         task: what is trained; it holds the final weights afterwards.
         data: gives `train_dataloader()` and `val_dataloader()`, which may be empty. With several processes,
-            each gives as many training batches, and in each the share that `geomix.processes.own` names.
+            each gives as many training batches, and in each the share that `geomix.parallel.ranks.own` names.
         config: the settings.
         run_dir: the run folder, made if needed.
         resume: go on from `last.ckpt` where there is one.
@@ -95,8 +63,8 @@ def fit(
 
 
 def _fit(
-    task: "Task",
-    data: "LightningDataModule",
+    task: Task,
+    data: pl.LightningDataModule,
     config: TrainConfig,
     folder: Path,
     resume: bool,
@@ -104,10 +72,6 @@ def _fit(
     device: str,
 ) -> bool:
     """Do what `fit` says."""
-    import lightning.pytorch as pl
-
-    from geomix.epochs import EpochEnd, EpochLoader, validation
-
     last = folder / "last.ckpt"
     begun = first(last.exists())
     if begun and not resume:
@@ -166,8 +130,6 @@ def _fit(
 
 def _machines(device: str) -> dict[str, Any]:
     """What Lightning must know about devices and processes."""
-    from geomix.device import choose_device
-
     place = here()
     accelerator = "gpu" if choose_device(device).type == "cuda" else "cpu"
     if place.world == 1:
@@ -185,15 +147,13 @@ def _machines(device: str) -> dict[str, Any]:
     }
 
 
-def restore(task: "Task", run_dir: str | Path) -> None:
+def restore(task: Task, run_dir: str | Path) -> None:
     """Load the best weights of a run into `task`, the last ones where nothing was validated.
 
     Raises:
         MissingFileError: if the folder holds no checkpoint.
         CheckpointError: if the weights are those of another model.
     """
-    import torch
-
     for name in ("best.ckpt", "last.ckpt"):
         file = Path(run_dir) / name
         if file.exists():

@@ -11,7 +11,7 @@ import lightning.pytorch as pl
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
-from geomix.processes import NOTHING, own
+from geomix.parallel.ranks import NOTHING, own
 
 Collate = Callable[[list[Any]], Any]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from geomix.errors import GeomixError
+from geomix.errors import GeomixError, one_line
 from geomix.progress import progress
 
 log = logging.getLogger(__name__)
@@ -13,7 +13,7 @@ T = TypeVar("T", str, Path)
 R = TypeVar("R")
 
 
-def run_batch(
+def run_jobs(
     inputs: Iterable[T],
     work: Callable[[T], R],
     description: str = "Files",
@@ -61,13 +61,8 @@ def _here(items: list[T], work: Callable[[T], R], description: str) -> Iterator[
 def _there(
     items: list[T], work: Callable[[T], R], description: str, scheduler: str
 ) -> Iterator[tuple[R | None, str | None]]:
-    from geomix.cluster import repeat, run_on_cluster
+    from geomix.parallel.cluster import repeat, run_on_cluster
 
     for _, outcome in run_on_cluster(items, work, scheduler, description):
         repeat(outcome)
         yield outcome.result, None if outcome.error is None else " ".join(outcome.error.split())
-
-
-def one_line(error: BaseException) -> str:
-    """The message of an error without line breaks."""
-    return " ".join(str(error).split())

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from geomix import Encoder, PoM
-from geomix.distributed import SpreadPoM, spread
 from geomix.errors import UnsupportedError
+from geomix.parallel.spread import SpreadPoM, spread
 
 
 def test_two_and_three_processes_equal_one(tmp_path: Path) -> None:

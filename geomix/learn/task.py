@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from geomix.errors import NonFiniteError
-from geomix.metrics import scores
-from geomix.optim import adamw, warmup_cosine
-from geomix.processes import Nothing, here, portion, share_buffers, total
-from geomix.train import TrainConfig
+from geomix.learn.config import TrainConfig
+from geomix.learn.metrics import scores
+from geomix.learn.optim import adamw, warmup_cosine
+from geomix.parallel.ranks import Nothing, here, portion, share_buffers, total
 
 
 class Task(pl.LightningModule):

@@ -17,9 +17,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from geomix.files import new_file
-from geomix.processes import NOTHING, Nothing, first, gather, here, share_buffers
+from geomix.learn.task import Task
+from geomix.parallel.ranks import NOTHING, Nothing, first, gather, here, share_buffers
 from geomix.progress import progress
-from geomix.task import Task
 
 log = logging.getLogger(__name__)
 
