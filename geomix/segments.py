@@ -12,7 +12,6 @@ Everything is computed by tensor operations: a satellite scene has a million seq
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from geomix.errors import SegmentsError
-from geomix.runs import check_offsets, members, short, split_runs
+from geomix.offsets import check_offsets, members, short, split_runs
 
 T = TypeVar("T")
 Window = int | Sequence[int] | None
@@ -34,30 +33,6 @@ class _kept(Generic[T]):
 
     def __get__(self, segments: Segments, owner: type) -> T:
         return segments.keep(self.make.__name__, lambda: self.make(segments))
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """Runs of at most `size` tokens that never cross a block (a sequence, in causal mode).
-
-    Partial sums are taken chunk by chunk and joined in an order that depends on the chunk's place in its own
-    sequence alone: a sequence gives the same bits whatever it is packed with.
-    """
-
-    size: int
-    cu: Tensor
-    """Where each chunk starts and the last one ends, [chunks + 1]."""
-    unit: Tensor
-    """The block (the sequence, in causal mode) that holds each chunk, [chunks]."""
-    place: Tensor
-    """The place of each chunk among the chunks of its sequence, from 0, [chunks]."""
-    per_sequence: Tensor
-    """How many chunks each sequence has, [sequences]."""
-    longest: int
-    """The largest number of chunks of one sequence."""
-
-    def __len__(self) -> int:
-        return self.unit.numel()
 
 
 class Segments:
@@ -332,20 +307,6 @@ class Segments:
     def valid_in(self, cu: Tensor) -> Tensor:
         """Offsets `cu` recounted in valid tokens, of the same shape."""
         return self._valid_before[cu]
-
-    def chunks(self, size: int) -> Chunks:
-        """Cut the blocks (the sequences, in causal mode) into chunks of at most `size` tokens."""
-        return self.keep(("chunks", size), lambda: self._cut(size))
-
-    def _cut(self, size: int) -> Chunks:
-        units = self.cu_seqlens if self.is_causal else self.cu_blocks
-        cu, unit = split_runs(units, size)
-        sequence = unit if self.is_causal or self.is_full else self.sequence_of_block[unit]
-        per_sequence = torch.bincount(sequence, minlength=self.num_sequences)
-        first = per_sequence.cumsum(0) - per_sequence
-        place = torch.arange(unit.numel(), device=unit.device) - first[sequence]
-        longest = int(per_sequence.max()) if per_sequence.numel() else 0
-        return Chunks(size, cu, unit, place, per_sequence, longest)
 
     # ------------------------------------------------------------------ use
 

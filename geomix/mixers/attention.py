@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geomix.mixers.rows import (
+from geomix.mixers.quadratic import (
     Visible,
     at_least_one,
     by_query,

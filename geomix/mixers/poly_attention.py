@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from geomix.errors import UnsupportedError
-from geomix.mixers.rows import Visible, by_query, check_quadratic, hide_invalid, mix_rows, split_heads
+from geomix.mixers.quadratic import Visible, by_query, check_quadratic, hide_invalid, mix_rows, split_heads
 from geomix.mixers.state import State
 from geomix.segments import Segments
 

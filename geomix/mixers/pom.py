@@ -22,7 +22,7 @@ from geomix.errors import SegmentsError, UnsupportedError
 from geomix.mixers.rotary import rotary_mix
 from geomix.mixers.state import State
 from geomix.ops import reference
-from geomix.ops.functions import ACTIVATIONS, GATES, pick
+from geomix.ops.elementwise import ACTIVATIONS, GATES, pick
 from geomix.ops.params import MixerFunctions, MixerParams
 from geomix.segments import Segments
 
@@ -52,8 +52,8 @@ class PoM(nn.Module):
             expand: width of the state over that of the tokens, D / C.
             gate_heads: number of gates, a divisor of D; None: one gate a channel.
             groups: number of groups of W_h, a divisor of C and D.
-            activation: h, one of `ops.functions.ACTIVATIONS`.
-            gate: sigma, one of `ops.functions.GATES`.
+            activation: h, one of `ops.elementwise.ACTIVATIONS`.
+            gate: sigma, one of `ops.elementwise.GATES`.
             normalize: "mean" or "sum" over the tokens seen.
             bias: give the output projection a bias.
             rotary: turn features and gates by the token's position, so that a token reads the others

@@ -1,7 +1,7 @@
-"""The Polynomial Mixer as functions of tokens and weights: one call, several ways to compute it.
+"""The Polynomial Mixer as functions of tokens and weights: one call, two fast ways to compute it.
 
-`mix` is observe and read in one: fused kernels (`kernels/`) where they serve, which `kernels.why_not`
-says, and the fast path in `fast.py` everywhere else. `reference.py` is the slow truth.
+`mix` and `observe` run fused kernels (`kernels/`) where they serve, as `kernels.why_not` says, and work in
+slices (`cpu/`) everywhere else. `reference.py` is the slow truth.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from geomix.ops import fast, kernels, reference
+from geomix.ops import cpu, kernels, reference
 from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
 from geomix.segments import Segments
 
@@ -44,7 +44,7 @@ def mix(
         return op.mix(x, params, segments, functions, initial_sum, initial_count)
     if initial_sum is not None:
         initial_sum = initial_sum.to(sum_dtype(x.dtype))
-    return fast.mix(x, params, segments, functions, initial_sum, initial_count)
+    return cpu.mix(x, params, segments, functions, initial_sum, initial_count)
 
 
 def observe(x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions) -> Tensor:
@@ -54,7 +54,7 @@ def observe(x: Tensor, params: MixerParams, segments: Segments, functions: Mixer
         from geomix.ops.kernels import op
 
         return op.observe(x, params, segments, functions)
-    return fast.observe(x, params, segments, functions)
+    return cpu.observe(x, params, segments, functions)
 
 
 def read(

@@ -29,9 +29,9 @@ class MixerFunctions(NamedTuple):
     """The elementwise functions of one mixer, by name."""
 
     activation: str = "clamped_leaky_relu"
-    """h, a key of `functions.ACTIVATIONS`."""
+    """h, a key of `elementwise.ACTIVATIONS`."""
     gate: str = "sigmoid"
-    """sigma, a key of `functions.GATES`."""
+    """sigma, a key of `elementwise.GATES`."""
     normalize: str = "mean"
     """"mean": a state is a mean, so that lengths may change; "sum": as the paper's text writes it."""
 

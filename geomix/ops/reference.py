@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from geomix.ops.functions import ACTIVATIONS, GATES, pick
+from geomix.ops.elementwise import ACTIVATIONS, GATES, pick
 from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
 from geomix.segments import Segments
 

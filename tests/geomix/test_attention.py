@@ -37,7 +37,7 @@ def definition(x: Tensor, mixer: Attention, segments: Segments) -> Tensor:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_attention_equals_its_definition_with_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geomix.mixers.rows.ROWS", 7)
+    monkeypatch.setattr("geomix.mixers.quadratic.ROWS", 7)
     torch.manual_seed(0)
     segments, mixer = LAYOUTS[name], Attention(8, heads=2, qkv_bias=True).double()
     x = torch.randn(segments.total, 8, dtype=torch.float64, requires_grad=True)

@@ -1,12 +1,12 @@
-"""The fast path against the definition (an n x n mask, float64) and the reference, with gradients."""
+"""The way in slices against the definition (an n x n mask, float64) and the reference, with gradients."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from geomix import PoM, Segments
-from geomix.ops import fast, reference
-from geomix.ops.functions import ACTIVATIONS, GATES, polynomial, polynomial_slope
+from geomix.ops import cpu, reference
+from geomix.ops.elementwise import ACTIVATIONS, GATES, polynomial, polynomial_slope
 
 RAGGED = [0, 0, 1, 5, 5, 135, 300]
 
@@ -91,7 +91,7 @@ def test_both_paths_equal_the_definition(name: str, gate_heads: int | None, with
     pom, x, before, count = _case(segments, gate_heads=gate_heads, degree=3)
     state = (before, count) if with_state else (None, None)
     expected = brute_force(x, pom, segments, *state)
-    for path in (fast, reference):
+    for path in (cpu, reference):
         y, _ = path.mix(x, pom.params, segments, pom.functions, *state)
         torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
 
@@ -102,7 +102,7 @@ def test_gradients_of_the_fast_path_equal_those_of_the_reference(name: str, gate
     segments = LAYOUTS[name]()
     pom, x, before, count = _case(segments, gate_heads=gate_heads, degree=3)
     gradients = []
-    for path in (fast, reference):
+    for path in (cpu, reference):
         leaves = [x.clone().requires_grad_(), before.clone().requires_grad_(), *pom.parameters()]
         state = (None, None) if name in STATELESS else (leaves[1], count)
         y, total = path.mix(leaves[0], pom.params, segments, pom.functions, *state)
@@ -134,7 +134,7 @@ def test_gradcheck(name: str) -> None:
         params = pom.params._replace(
             **dict(zip(["w_h", "coeff", "w_s", "b_s", "w_o", "b_o"], weights, strict=True))
         )
-        result = fast.mix(
+        result = cpu.mix(
             x, params, segments, pom.functions, *((None, None) if stateless else (before, count))
         )
         return result[:1] if stateless else result
@@ -153,7 +153,7 @@ def test_every_activation_gate_and_degree_has_the_gradient_of_autograd(
     segments = Segments.dense(2, 20)
     pom, x, *_ = _case(segments, degree=degree, activation=activation, gate=gate, normalize="sum")
     results = []
-    for path in (fast, reference):
+    for path in (cpu, reference):
         leaf = x.clone().requires_grad_()
         y, _ = path.mix(leaf, pom.params, segments, pom.functions)
         results.append([y, *torch.autograd.grad(y.square().sum(), [leaf, *pom.parameters()])])
@@ -185,12 +185,12 @@ def test_slices_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
         Segments.dense(3, 600, causal=True),
     ):
         pom, x, *_ = _case(segments)
-        monkeypatch.setattr("geomix.ops.context.SLICE_ELEMENTS", 1 << 19)
+        monkeypatch.setattr("geomix.ops.cpu.plan.SLICE_ELEMENTS", 1 << 19)
         leaf = x.clone().requires_grad_()
-        whole = fast.mix(leaf, pom.params, segments, pom.functions)[0]
+        whole = cpu.mix(leaf, pom.params, segments, pom.functions)[0]
         gradient = torch.autograd.grad(whole.square().sum(), [leaf, *pom.parameters()])
-        monkeypatch.setattr("geomix.ops.context.SLICE_ELEMENTS", 128 * pom.width)
-        sliced = fast.mix(leaf, pom.params, segments, pom.functions)[0]
+        monkeypatch.setattr("geomix.ops.cpu.plan.SLICE_ELEMENTS", 128 * pom.width)
+        sliced = cpu.mix(leaf, pom.params, segments, pom.functions)[0]
         torch.testing.assert_close(sliced, whole, rtol=0, atol=1e-13)
         parts = torch.autograd.grad(sliced.square().sum(), [leaf, *pom.parameters()])
         for ours, theirs in zip(parts, gradient, strict=True):
@@ -201,13 +201,14 @@ def test_slices_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_sums_agree_bit_for_bit_whatever_a_sequence_is_packed_with(causal: bool) -> None:
     lengths, width = [300, 1, 77, 128, 129], 8
     phi = torch.randn(sum(lengths), width)
-    from geomix.ops.context import make_context
+    from geomix.ops.cpu.context import context_of
 
     def means(lengths: list[int], phi: Tensor) -> Tensor:
         cu = torch.tensor([0, *lengths]).cumsum(0)
-        context = make_context(Segments.packed(cu, causal=causal), width, phi.dtype, None, "mean")
+        context = context_of(Segments.packed(cu, causal=causal), width, phi.dtype, None, "mean")
         for part in context.slices:
-            context.add(part, [phi[part.start : part.stop]], torch.ones(width, 1))
+            rows = phi[part.start : part.stop]
+            context.add(part, rows, torch.ones(width, 1), torch.empty_like(rows))
         context.close()
         rows = [context.mean(part, phi[part.start : part.stop]) for part in context.slices]
         spread = [

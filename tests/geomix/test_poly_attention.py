@@ -8,7 +8,7 @@ from geomix import Segments
 from geomix.errors import UnsupportedError
 from geomix.mixers import PolyAttention
 from geomix.mixers.poly_attention import poly_attention, poly_attention_reference
-from geomix.mixers.rows import Visible
+from geomix.mixers.quadratic import Visible
 
 MASK = torch.rand(4, 70, generator=torch.Generator().manual_seed(7)) < 0.6
 MASK[0] = False
@@ -39,7 +39,7 @@ def sees(segments: Segments) -> Tensor:
 def test_every_layout_equals_the_definition_with_gradients(
     name: str, degree: int, scale: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("geomix.mixers.rows.ROWS", 11)
+    monkeypatch.setattr("geomix.mixers.quadratic.ROWS", 11)
     torch.manual_seed(0)
     segments, mixer = LAYOUTS[name], PolyAttention(8, degree=degree, heads=2, scale=scale).double()
     x = torch.randn(segments.total, 8, dtype=torch.float64, requires_grad=True)

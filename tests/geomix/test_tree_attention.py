@@ -7,7 +7,7 @@ from torch import Tensor
 from geomix import Attention, Segments
 from geomix.errors import UnsupportedError
 from geomix.mixers import TreeAttention
-from geomix.mixers.rows import Visible
+from geomix.mixers.quadratic import Visible
 from geomix.mixers.tree_attention import (
     children_of,
     over_all_tuples,
@@ -60,7 +60,7 @@ def test_messages_equal_the_sum_over_all_tuples(name: str) -> None:
     ids=repr,
 )
 def test_every_layout_masks_every_edge(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geomix.mixers.rows.ROWS", 2)
+    monkeypatch.setattr("geomix.mixers.quadratic.ROWS", 2)
     torch.manual_seed(0)
     edges = ((1, 2), (2, 3))
     mixer = TreeAttention(3, edges=edges, heads=1).double()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from geomix.ops.functions import CLAMP_HIGH, CLAMP_LOW, LEAK
+from geomix.ops.elementwise import CLAMP_HIGH, CLAMP_LOW, LEAK
 from geomix.ops.kernels import plan
 
 SLOT = tl.constexpr(plan.SLOT)

@@ -2,44 +2,20 @@
 
 A context walks the tokens in slices that fit the cache. It gathers their features slice by slice (`add`,
 `close`), hands back the mean that the tokens of a slice read (`mean`), and does the same for gradients on the
-way back (`add_grad`, `close_grad`, `grad`). Nothing larger than one slice of features is kept, but for the
-backward of causal and window contexts, which keep one row a token.
+way back (`add_grad`, `close_grad`, `grad`). Nothing larger than one slice of features is kept, except by the
+backward of causal and window contexts, which keep one row per token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from geomix.ops.sums import box_sum, chunk_scan, chunk_sum, exclusive, row_scan
-from geomix.segments import Chunks, Segments
-
-BLOCK_CHUNK = 128
-"""Tokens summed in a row before the tree of sums begins."""
-CAUSAL_CHUNK = 64
-"""Tokens of one scan in causal mode."""
-SLICE_ELEMENTS = 1 << 19
-"""Features worked on at a time: 2 MB in fp32, the second-level cache of one core."""
-
-
-class Slice(NamedTuple):
-    """A run of tokens and the chunks that it holds."""
-
-    number: int
-    """Its place among the slices."""
-    start: int
-    stop: int
-    first_chunk: int
-    stop_chunk: int
-
-    @property
-    def length(self) -> int:
-        """Number of tokens."""
-        return self.stop - self.start
+from geomix.ops.cpu.plan import Chunks, Slice, chunks_of, grid_slices, slices_of
+from geomix.ops.cpu.sums import box_sum, chunk_scan, chunk_sum, exclusive, feature_sum, row_scan
+from geomix.segments import Segments
 
 
 @dataclass(frozen=True)
@@ -52,44 +28,41 @@ class Initial:
     """int64, [sequences]."""
 
 
-def make_context(
-    segments: Segments, width: int, dtype: torch.dtype, initial: Initial | None, normalize: str
-) -> BlockContext | CausalContext | WindowContext:
-    """Choose the context that serves these segments; `width` is D, `dtype` that of the sums."""
-    kind = (
-        WindowContext
-        if segments.window is not None
-        else CausalContext
-        if segments.is_causal
-        else BlockContext
-    )
-    return kind(segments, width, dtype, initial, normalize)
-
-
-class BlockContext:
-    """Full and block-causal context: one mean a block."""
+class _SummedContext:
+    """A context that is made of the sums of its chunks."""
 
     needs_sums = True
     """Whether `mean` needs the features of all slices first."""
+
+    def __init__(self, segments: Segments, width: int, dtype: torch.dtype, initial: Initial | None) -> None:
+        self.segments, self.initial = segments, initial
+        self.chunks = chunks_of(segments)
+        self.slices = slices_of(segments, self.chunks, width)
+        self.sums = torch.empty(len(self.chunks), width, dtype=dtype, device=segments.device)
+
+    def add(self, part: Slice, h: Tensor, coeff: Tensor, spare: Tensor) -> None:
+        """Take the features of a slice in: h of its tokens, [L, D], and the coefficients, [D, k].
+
+        `spare` is memory of the shape of `h` to work in.
+        """
+        sums = self.sums[part.first_chunk : part.stop_chunk]
+        feature_sum(h, coeff, *_slice_runs(self.segments, self.chunks, part), spare, out=sums)
+
+
+class BlockContext(_SummedContext):
+    """Full and block-causal context: one mean per block."""
+
     needs_features = False
     """Whether `mean` needs the features of the slice itself."""
 
     def __init__(
         self, segments: Segments, width: int, dtype: torch.dtype, initial: Initial | None, normalize: str
     ) -> None:
-        self.segments, self.initial = segments, initial
-        self.chunks = segments.chunks(BLOCK_CHUNK)
-        self.slices = _slices(segments, self.chunks, width)
-        self.sums = torch.empty(len(self.chunks), width, dtype=dtype, device=segments.device)
+        super().__init__(segments, width, dtype, initial)
         self.first_chunk, self.last_chunk = segments.keep("ends", self._ends)
         owner = segments.sequence_of_block
         self.scale = _block_scale(segments, owner, initial, normalize, dtype)  # [blocks, 1]
         self.means = self.grads = self.sums
-
-    def add(self, part: Slice, powers: Iterable[Tensor], coeff: Tensor) -> None:
-        """Take the features of a slice in, as the powers of h that they are made of; see `_slice_moments`."""
-        sums = self.sums[part.first_chunk : part.stop_chunk]
-        _slice_moments(self.segments, self.chunks, part, powers, coeff, out=sums)
 
     def close(self) -> Tensor:
         """Join the sums once all slices are in; return the sum of each sequence, [sequences, D]."""
@@ -140,28 +113,19 @@ class BlockContext:
         return rows.index_select(0, self.segments.block_of_token[part.start : part.stop])
 
 
-class CausalContext:
-    """Causal context: one mean a token, from a scan inside each chunk and what came before the chunk."""
+class CausalContext(_SummedContext):
+    """Causal context: one mean per token, from a scan inside each chunk and what came before the chunk."""
 
-    needs_sums = True
     needs_features = True
 
     def __init__(
         self, segments: Segments, width: int, dtype: torch.dtype, initial: Initial | None, normalize: str
     ) -> None:
-        self.segments, self.initial = segments, initial
-        self.chunks = segments.chunks(max(1, min(CAUSAL_CHUNK, segments.max_seqlen)))
-        self.slices = _slices(segments, self.chunks, width)
-        self.sums = torch.empty(len(self.chunks), width, dtype=dtype, device=segments.device)
+        super().__init__(segments, width, dtype, initial)
         owner = segments.sequence_of_token
         self.scale = _block_scale(segments, owner, initial, normalize, dtype)  # [T, 1]
         self.before = self.after = self.sums
         self.token_grads: list[Tensor] = []
-
-    def add(self, part: Slice, powers: Iterable[Tensor], coeff: Tensor) -> None:
-        """Take the features of a slice in, as the powers of h that they are made of; see `_slice_moments`."""
-        sums = self.sums[part.first_chunk : part.stop_chunk]
-        _slice_moments(self.segments, self.chunks, part, powers, coeff, out=sums)
 
     def close(self) -> Tensor:
         """Join the sums once all slices are in; return the sum of each sequence, [sequences, D]."""
@@ -216,7 +180,7 @@ class CausalContext:
 
 
 class WindowContext:
-    """Local context on a grid: one mean a token, over the box around it."""
+    """Local context on a grid: one mean per token, over the box around it."""
 
     needs_sums = False
     needs_features = True
@@ -225,7 +189,7 @@ class WindowContext:
         self, segments: Segments, width: int, dtype: torch.dtype, initial: Initial | None, normalize: str
     ) -> None:
         self.segments = segments
-        self.slices = _grid_slices(segments, width)
+        self.slices = grid_slices(segments, width)
         ones = torch.ones(segments.total, 1, dtype=dtype, device=segments.device)
         if segments.valid is not None:
             ones = ones * segments.valid[:, None]
@@ -236,7 +200,7 @@ class WindowContext:
         self.sums = ones.new_zeros(segments.num_sequences, width)
         self.token_grads: list[Tensor] = []
 
-    def add(self, part: Slice, powers: Iterable[Tensor], coeff: Tensor) -> None:
+    def add(self, part: Slice, h: Tensor, coeff: Tensor, spare: Tensor) -> None:
         """Do nothing: a window needs no sums from other slices."""
 
     def close(self) -> Tensor:
@@ -269,42 +233,19 @@ class WindowContext:
         return rows.view(-1, *scale.shape[:1], rows.shape[1]).mul_(scale).view(rows.shape)
 
 
-def _slices(segments: Segments, chunks: Chunks, width: int) -> list[Slice]:
-    """Cut the tokens into slices of whole chunks, and of whole blocks where those are short and alike."""
-    rows = max(BLOCK_CHUNK, SLICE_ELEMENTS // max(width, 1))
-    return segments.keep(("slices", chunks.size, rows), lambda: _cut_slices(segments, chunks, rows))
+Context = BlockContext | CausalContext | WindowContext
 
 
-def _cut_slices(segments: Segments, chunks: Chunks, rows: int) -> list[Slice]:
-    total = segments.total
-    if total == 0:
-        return []
-    length = segments.block_length
-    if length is not None and 0 < length <= rows and not segments.is_causal:
-        rows = rows // length * length
-    else:
-        rows = rows // chunks.size * chunks.size
-    targets = torch.arange(0, total, rows, device=chunks.cu.device)
-    inner = torch.unique_consecutive(torch.searchsorted(chunks.cu, targets))
-    inner = inner[(inner > 0) & (inner < len(chunks))]
-    ends = torch.cat([inner.new_zeros(1), inner, inner.new_full((1,), len(chunks))])
-    at, tokens = ends.tolist(), chunks.cu[ends].tolist()
-    edges = zip(tokens[:-1], tokens[1:], at[:-1], at[1:], strict=True)
-    return [Slice(place, *edge) for place, edge in enumerate(edges)]
-
-
-def _grid_slices(segments: Segments, width: int) -> list[Slice]:
-    """Cut the tokens into slices of whole grids."""
-    grids, length = segments.shape
-    if segments.total == 0:
-        return []
-    step = max(1, SLICE_ELEMENTS // max(width * length, 1))
-    starts = range(0, grids, step)
-    stops = [min(start + step, grids) for start in starts]
-    return [
-        Slice(place, start * length, stop * length, start, stop)
-        for place, (start, stop) in enumerate(zip(starts, stops, strict=True))
-    ]
+def context_of(
+    segments: Segments, width: int, dtype: torch.dtype, initial: Initial | None, normalize: str
+) -> Context:
+    """Choose the context that serves these segments; `width` is D, `dtype` that of the sums."""
+    kind: type[Context] = BlockContext
+    if segments.window is not None:
+        kind = WindowContext
+    elif segments.is_causal:
+        kind = CausalContext
+    return kind(segments, width, dtype, initial, normalize)
 
 
 def _slice_sum(segments: Segments, chunks: Chunks, part: Slice, rows: Tensor) -> Tensor:
@@ -322,25 +263,6 @@ def _slice_runs(segments: Segments, chunks: Chunks, part: Slice) -> tuple[Tensor
     offsets = segments.valid_in(cu)
     rows = segments.valid_index[int(offsets[0]) : int(offsets[-1])] - part.start
     return offsets - offsets[0], rows
-
-
-def _slice_moments(
-    segments: Segments, chunks: Chunks, part: Slice, powers: Iterable[Tensor], coeff: Tensor, out: Tensor
-) -> None:
-    """Sum the features of each chunk of a slice: powers first, the polynomial on their few sums.
-
-    Args:
-        segments: which rows are valid.
-        chunks: the table of chunks.
-        part: the slice.
-        powers: h, h^2, ..., each [L, D]; the next one may overwrite it.
-        coeff: [D, k].
-        out: the sums, [chunks of the slice, D].
-    """
-    offsets, rows = _slice_runs(segments, chunks, part)
-    out.zero_()
-    for power, weight in zip(powers, coeff.unbind(1), strict=True):
-        out.addcmul_(chunk_sum(power, offsets, rows), weight)
 
 
 def _masked(rows: Tensor, segments: Segments, part: Slice) -> Tensor:

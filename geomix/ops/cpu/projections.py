@@ -1,16 +1,16 @@
-"""The pieces of one call of the fast path: projections into reused buffers, features, gates."""
+"""Projections of the tokens of a slice into reused buffers: features and gates."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from geomix.ops import lowrank
-from geomix.ops.context import SLICE_ELEMENTS, Slice
-from geomix.ops.functions import ACTIVATIONS, GATES, Pointwise, pick, polynomial
+from geomix.ops.cpu import lowrank
+from geomix.ops.cpu.plan import SLICE_ELEMENTS, Slice
+from geomix.ops.elementwise import ACTIVATIONS, GATES, Pointwise, pick, polynomial
 from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
 
 
@@ -24,16 +24,18 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
-class SliceWork:
-    """The pieces of one call: projections into reused buffers, features, gates."""
+class Projections:
+    """What one call computes of the tokens of a slice, in memory that the next slice overwrites."""
 
-    def __init__(self, x: Tensor, params: MixerParams, functions: MixerFunctions, longest: int) -> None:
+    def __init__(
+        self, x: Tensor, params: MixerParams, functions: MixerFunctions, slices: Sequence[Slice]
+    ) -> None:
         self.x, self.params = x, params
         self.activation: Pointwise = pick(ACTIVATIONS, functions.activation, "activation")
         self.gate: Pointwise = pick(GATES, functions.gate, "gate")
         self.dtype = sum_dtype(x.dtype)
         self.coeff, self.b_s = params.coeff.to(self.dtype), params.b_s.to(self.dtype)
-        self.longest = longest
+        self.longest = max((part.length for part in slices), default=0)
 
     def buffer(self, name: str, rows: int, width: int) -> Tensor:
         """Return memory of [rows, width] that is used again for every slice, and by the next call."""
@@ -61,16 +63,11 @@ class SliceWork:
     def features(self, part: Slice) -> Tensor:
         """Return phi of a slice, [L, D]."""
         h, _ = self.activate(part)
-        return polynomial(h, self.coeff, out=self.buffer("phi", *h.shape))
+        return polynomial(h, self.coeff, out=self.like(h, "phi"))
 
-    def powers(self, part: Slice) -> Iterator[Tensor]:
-        """Yield h, h^2, ... of a slice, up to the degree, [L, D] each; the next one overwrites it."""
-        h, _ = self.activate(part)
-        yield h
-        power = h
-        for _ in range(1, self.coeff.shape[1]):
-            power = torch.mul(power, h, out=self.buffer("phi", *h.shape))
-            yield power
+    def like(self, rows: Tensor, name: str) -> Tensor:
+        """Return memory of the shape of `rows`, as `buffer` does."""
+        return self.buffer(name, *rows.shape)
 
     def gates(self, part: Slice) -> Tensor:
         """Return s of a slice, [L, G]."""

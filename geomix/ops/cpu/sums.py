@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from geomix.segments import Chunks, Segments
+from geomix.ops.cpu.plan import Chunks
+from geomix.segments import Segments
 
 
 def chunk_sum(rows: Tensor, offsets: Tensor, index: Tensor) -> Tensor:
@@ -22,17 +23,36 @@ def chunk_sum(rows: Tensor, offsets: Tensor, index: Tensor) -> Tensor:
         index: which rows to take, int64.
 
     Returns:
-        One sum a run, 0 for an empty one, [runs, D].
+        One sum per run, 0 for an empty one, [runs, D].
     """
     # embedding_bag walks each run once, in order, on any device: the fastest ragged sum that torch has.
     return torch.embedding_bag(rows, index, offsets, False, 0, False, None, True)[0]
+
+
+def feature_sum(h: Tensor, coeff: Tensor, offsets: Tensor, index: Tensor, spare: Tensor, out: Tensor) -> None:
+    """Sum the features of runs of rows: first the powers of h, then the polynomial of their few sums.
+
+    Args:
+        h: activated projections, [L, D].
+        coeff: one coefficient per channel and power, [D, k].
+        offsets: as in `chunk_sum`.
+        index: as in `chunk_sum`.
+        spare: memory of the shape of `h`; overwritten.
+        out: the sums, [runs, D].
+    """
+    out.zero_()
+    power = h
+    for degree, weight in enumerate(coeff.unbind(1)):
+        if degree:
+            power = torch.mul(power, h, out=spare)
+        out.addcmul_(chunk_sum(power, offsets, index), weight)
 
 
 def chunk_scan(sums: Tensor, chunks: Chunks, *, reverse: bool = False) -> Tensor:
     """Add to each chunk all chunks before it (after it, reversed) in its sequence, by doubling strides.
 
     Args:
-        sums: one sum a chunk, [chunks, D].
+        sums: one sum per chunk, [chunks, D].
         chunks: the table that the sums belong to.
 
     Returns:

@@ -1,0 +1,5 @@
+"""The mixer in slices of tokens that fit the cache, in plain torch, on any device."""
+
+from geomix.ops.cpu.op import mix, observe
+
+__all__ = ["mix", "observe"]

@@ -1,0 +1,179 @@
+"""The Polynomial Mixer slice by slice: a few matrix products, everything else in the cache.
+
+Forward and backward walk the tokens in slices. Only the tokens are saved for the backward pass; projections
+are computed again. Memory beyond input and output is one slice of features and one row per chunk of tokens.
+The equations are those of `reference.py`; those of the backward pass stand in `gradients.py`. Data run
+straight down: `plan` cuts the tokens, `projections` computes features and gates of a slice, `context` turns
+features into what each token reads, with the ordered `sums`; `lowrank` is the short way out for few gates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from geomix.ops.cpu import lowrank
+from geomix.ops.cpu.context import Context, Initial, context_of
+from geomix.ops.cpu.gradients import Gradients
+from geomix.ops.cpu.projections import Projections
+from geomix.ops.params import MixerFunctions, MixerParams, sum_dtype
+from geomix.segments import Segments
+
+
+def mix(
+    x: Tensor,
+    params: MixerParams,
+    segments: Segments,
+    functions: MixerFunctions,
+    initial_sum: Tensor | None = None,
+    initial_count: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute what `reference.mix` computes, in slices; same arguments and results."""
+    y, total = _Mix.apply(x, *params, initial_sum, initial_count, segments, functions)  # type: ignore[no-untyped-call]
+    return y, total
+
+
+def observe(x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions) -> Tensor:
+    """Sum the features of each sequence without reading them: [sequences, D]; differentiable."""
+    total: Tensor = _Observe.apply(x, params.w_h, params.coeff, segments, functions)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _Mix(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        w_h: Tensor,
+        coeff: Tensor,
+        w_s: Tensor,
+        b_s: Tensor,
+        w_o: Tensor,
+        b_o: Tensor | None,
+        initial_sum: Tensor | None,
+        initial_count: Tensor | None,
+        segments: Segments,
+        functions: MixerFunctions,
+    ) -> tuple[Tensor, Tensor]:
+        params = MixerParams(w_h, coeff, w_s, b_s, w_o, b_o)
+        ctx.save_for_backward(x, *params, initial_sum, initial_count)
+        ctx.segments, ctx.functions = segments, functions
+        return _mix(x, params, segments, functions, _initial(initial_sum, initial_count))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor, dtotal: Tensor) -> tuple[Tensor | None, ...]:
+        x, *weights, initial_sum, initial_count = ctx.saved_tensors
+        initial = _initial(initial_sum, initial_count)
+        grads, dinitial = _mix_backward(
+            dy, dtotal, x, MixerParams(*weights), ctx.segments, ctx.functions, initial
+        )
+        return (*grads, None if initial is None else dinitial, None, None, None)
+
+
+class _Observe(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, w_h: Tensor, coeff: Tensor, segments: Segments, functions: MixerFunctions
+    ) -> Tensor:
+        ctx.save_for_backward(x, w_h, coeff)
+        ctx.segments, ctx.functions = segments, functions
+        return _observe(x, w_h, coeff, segments, functions)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dtotal: Tensor) -> tuple[Tensor | None, ...]:
+        x, w_h, coeff = ctx.saved_tensors
+        grads = _observe_backward(dtotal, x, w_h, coeff, ctx.segments, ctx.functions)
+        return (*grads, None, None)
+
+
+def _mix(
+    x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions, initial: Initial | None
+) -> tuple[Tensor, Tensor]:
+    context, projections = _start(x, params, segments, functions, initial)
+    total = _gather(context, projections)
+    y = x.new_empty(x.shape)
+    for part in context.slices:
+        mean = context.mean(part, projections.features(part) if context.needs_features else None)
+        s, out = projections.gates(part), y[part.start : part.stop]
+        if projections.is_low_rank(mean, part):
+            out.copy_(lowrank.forward(s, mean, params.w_o))
+        else:
+            torch.mm(projections.gated(s, mean), params.w_o.T, out=out)
+        if params.b_o is not None:
+            out += params.b_o
+    if segments.valid is not None:
+        y.masked_fill_(~segments.valid[:, None], 0.0)
+    return y, total
+
+
+def _mix_backward(
+    dy: Tensor,
+    dtotal: Tensor,
+    x: Tensor,
+    params: MixerParams,
+    segments: Segments,
+    functions: MixerFunctions,
+    initial: Initial | None,
+) -> tuple[tuple[Tensor | None, ...], Tensor]:
+    """Return the gradients of tokens and weights, and that of `initial.sum`."""
+    context, projections = _start(x, params, segments, functions, initial)
+    if segments.valid is not None:
+        dy = dy.masked_fill(~segments.valid[:, None], 0.0)
+    grads = Gradients(projections, dy)
+    _gather(context, projections)
+    for part in context.slices:
+        mean = context.mean(part, projections.features(part) if context.needs_features else None)
+        context.add_grad(part, grads.through_gate(part, mean))
+    dinitial = context.close_grad(dtotal)
+    for part in context.slices:
+        grads.through_features(part, context.grad(part), segments)
+    return grads.result(), dinitial
+
+
+def _observe(x: Tensor, w_h: Tensor, coeff: Tensor, segments: Segments, functions: MixerFunctions) -> Tensor:
+    return _gather(*_start(x, _gateless(w_h, coeff), segments, functions, None))
+
+
+def _observe_backward(
+    dtotal: Tensor, x: Tensor, w_h: Tensor, coeff: Tensor, segments: Segments, functions: MixerFunctions
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of tokens, `w_h` and `coeff`."""
+    context, projections = _start(x, _gateless(w_h, coeff), segments, functions, None)
+    grads = Gradients(projections, None)
+    grads.dx.zero_()
+    for part in context.slices:
+        rows = dtotal[segments.sequence_of_token[part.start : part.stop]]
+        grads.through_features(part, rows, segments)
+    return grads.result()[:3]
+
+
+def _start(
+    x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions, initial: Initial | None
+) -> tuple[Context, Projections]:
+    width, dtype = params.w_h.shape[0], sum_dtype(x.dtype)
+    context = context_of(segments, width, dtype, initial, functions.normalize)
+    return context, Projections(x, params, functions, context.slices)
+
+
+def _gather(context: Context, projections: Projections) -> Tensor:
+    """Let the context see the features of all slices; return the sum of each sequence."""
+    if context.needs_sums:
+        for part in context.slices:
+            h, _ = projections.activate(part)
+            context.add(part, h, projections.coeff, projections.like(h, "phi"))
+    return context.close()
+
+
+def _initial(total: Tensor | None, count: Tensor | None) -> Initial | None:
+    return None if total is None or count is None else Initial(total, count)
+
+
+def _gateless(w_h: Tensor, coeff: Tensor) -> MixerParams:
+    """Return the weights of a pass that needs no gate."""
+    empty = w_h.new_empty(0, w_h.shape[1])
+    return MixerParams(w_h, coeff, empty, empty.new_empty(0), empty.T)
