@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from geomix.errors import ConfigError, SegmentsError
-from geomix.mixers import State, build_mixer
+from geomix.mixers import Mixer, State, build_mixer
 from geomix.segments import Segments
 
 MixerSpec = Mapping[str, Any]
@@ -43,7 +43,7 @@ class Block(nn.Module):
         super().__init__()
         hidden = round(dim * mlp_ratio)
         self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
-        self.mixer: Any = build_mixer(mixer, dim)
+        self.mixer: Mixer = build_mixer(mixer, dim)
         self.dropout = nn.Dropout(dropout)
         self.norm2 = nn.LayerNorm(dim, eps=norm_eps)
         self.mlp = nn.Sequential(
@@ -72,8 +72,7 @@ class Block(nn.Module):
 
     def observe(self, x: Tensor, segments: Segments | None = None) -> State:
         """Return what the mixer would remember of these tokens; merge those of all slices, then `read`."""
-        state: State = self.mixer.observe(self.norm1(x), segments)
-        return state
+        return self.mixer.observe(self.norm1(x), segments)
 
     def read(self, x: Tensor, state: State, segments: Segments | None = None) -> Tensor:
         """Finish the block for these tokens from the state of all of them, [B, N, C] or [T, C]."""

@@ -86,7 +86,6 @@ HTR = {
 OWN_ROOMS = {"sits": SITS, "pointcloud": POINTCLOUD, "htr": HTR}
 LIFTABLE = (
     "segments",
-    "runs",
     "offsets",
     "ops",
     "mixers",

@@ -1,14 +1,16 @@
-"""Token mixers with one call: `mixer(x, segments=None, *, state=None, return_state=False)`."""
+"""Token mixers with one call: `mixer(x, segments=None, *, state=None, return_state=False)`.
+
+A new mixer is one file with a class that keeps the promises of `Mixer`, and one line in `MIXERS`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import nn
-
 from geomix.errors import ConfigError
 from geomix.mixers.attention import Attention
+from geomix.mixers.base import Mixer
 from geomix.mixers.concentration import Concentration
 from geomix.mixers.poly_attention import PolyAttention
 from geomix.mixers.pom import PoM
@@ -19,6 +21,7 @@ __all__ = [
     "MIXERS",
     "Attention",
     "Concentration",
+    "Mixer",
     "PoM",
     "PolyAttention",
     "State",
@@ -26,7 +29,7 @@ __all__ = [
     "build_mixer",
 ]
 
-MIXERS: dict[str, Callable[..., nn.Module]] = {
+MIXERS: dict[str, Callable[..., Mixer]] = {
     "pom": PoM,
     "pom_official": PoM.official,
     "attention": Attention,
@@ -37,7 +40,7 @@ MIXERS: dict[str, Callable[..., nn.Module]] = {
 """What `name` may be in a mixer's configuration; the other keys are the arguments of the constructor."""
 
 
-def build_mixer(spec: Mapping[str, Any], dim: int) -> nn.Module:
+def build_mixer(spec: Mapping[str, Any], dim: int) -> Mixer:
     """Build a mixer from its configuration.
 
     Args:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from geomix.mixers.base import Mixer
 from geomix.mixers.quadratic import (
     Visible,
     at_least_one,
@@ -22,7 +23,7 @@ from geomix.mixers.state import State
 from geomix.segments import Segments
 
 
-class Attention(nn.Module):
+class Attention(Mixer):
     """Mix tokens by softmax attention with several heads; O(n^2)."""
 
     def __init__(

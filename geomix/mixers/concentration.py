@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import orthogonal
 
 from geomix.errors import SegmentsError, UnsupportedError
+from geomix.mixers.base import Mixer
 from geomix.mixers.state import State
 from geomix.segments import Segments
 
@@ -52,7 +53,7 @@ class AxisOperator(nn.Module):
         return (u * self.theta.sigmoid()) @ u.mT
 
 
-class Concentration(nn.Module):
+class Concentration(Mixer):
     """Mix the tokens of a grid of fixed size by a tensor product of axis operators."""
 
     def __init__(self, dim: int, *, shape: Sequence[int], bandwidth: float = 0.5) -> None:

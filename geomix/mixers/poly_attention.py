@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from geomix.errors import UnsupportedError
+from geomix.mixers.base import Mixer
 from geomix.mixers.quadratic import Visible, by_query, check_quadratic, hide_invalid, mix_rows, split_heads
 from geomix.mixers.state import State
 from geomix.segments import Segments
@@ -24,7 +25,7 @@ CHUNK = 64
 """Tokens of one causal step of the linear form."""
 
 
-class PolyAttention(nn.Module):
+class PolyAttention(Mixer):
     """Mix tokens by attention whose weights are powers of the scores."""
 
     def __init__(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from geomix import ops
 from geomix.errors import SegmentsError, UnsupportedError
+from geomix.mixers.base import Mixer
 from geomix.mixers.rotary import rotary_mix
 from geomix.mixers.state import State
 from geomix.ops import reference
@@ -27,7 +28,7 @@ from geomix.ops.params import MixerFunctions, MixerParams
 from geomix.segments import Segments
 
 
-class PoM(nn.Module):
+class PoM(Mixer):
     """Mix tokens through a polynomial of each that is averaged over its context."""
 
     def __init__(
@@ -108,6 +109,16 @@ class PoM(nn.Module):
         if self.groups > 1:
             w_h = torch.block_diag(*w_h.chunk(self.groups))  # type: ignore[no-untyped-call]
         return MixerParams(w_h, self.coeff, self.w_s, self.b_s, self.w_o, self.b_o)
+
+    @property
+    def state_width(self) -> int:
+        """Numbers kept of each sequence, D."""
+        return self.width
+
+    @property
+    def can_observe(self) -> bool:
+        """Whether tokens can be summed up first and read later; not with rotary positions."""
+        return not self.rotary
 
     @overload
     def forward(

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from geomix.errors import UnsupportedError
+from geomix.mixers.base import Mixer
 from geomix.mixers.quadratic import Visible, by_query, check_quadratic, hide_invalid, mix_rows, split_heads
 from geomix.mixers.state import State
 from geomix.segments import Segments
@@ -34,7 +35,7 @@ MAX_TUPLES = 1 << 24
 """Scores that the brute force over all tuples may hold, over batch and heads."""
 
 
-class TreeAttention(nn.Module):
+class TreeAttention(Mixer):
     """Mix tokens by attention over tuples of them."""
 
     def __init__(

@@ -1,12 +1,13 @@
 """The layers of PPoMv3, each in the form for training and in slices for scenes larger than memory."""
 
 from collections.abc import Callable
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
 
 from geomix import Segments
-from geomix.mixers import PoM, State, build_mixer
+from geomix.mixers import State, build_mixer
 from pointcloud.model.config import MixerSpec
 from pointcloud.model.scene import Context, Pooling, Stage
 from pointcloud.sparse import SubmanifoldConv
@@ -128,9 +129,9 @@ class Block(nn.Module):
 
     def _mix_in_slices(self, x: Tensor, context: Context, size: int) -> Tensor:
         if self.patch_size is None:
-            if isinstance(self.mixer, PoM):
-                return self._observe_and_read(self.mixer, x, context.segments, size)
-            # A mixer without a state needs all tokens at once, and the memory for them.
+            if self.mixer.can_observe:
+                return self._observe_and_read(x, context.segments, size)
+            # Other mixers need all tokens at once, and the memory for them.
             return self._mix(self.norm1(x), context)
         # Whole windows at a time: no window sees another.
         cu = context.segments.cu_seqlens
@@ -142,18 +143,19 @@ class Block(nn.Module):
             out[start:stop] = self.mixer(self.norm1(here), windows)
         return out if context.scatter is None else out[context.scatter]
 
-    def _observe_and_read(self, mixer: PoM, x: Tensor, segments: Segments, size: int) -> Tensor:
+    def _observe_and_read(self, x: Tensor, segments: Segments, size: int) -> Tensor:
         """First pass: the state of every cloud, slice by slice. Second pass: every token reads it."""
         cu = segments.cu_seqlens
         slices = [(start, min(start + size, len(x))) for start in range(0, len(x), size)]
-        state = State.empty(segments.num_sequences, mixer.width, dtype=x.dtype, device=x.device)
-        for start, stop in slices:
-            part = Segments.packed((cu - start).clamp(0, stop - start))
-            state = state.merge(mixer.observe(self.norm1(x[start:stop]), part))
+        parts = [Segments.packed((cu - start).clamp(0, stop - start)) for start, stop in slices]
+        seen = (
+            self.mixer.observe(self.norm1(x[start:stop]), part)
+            for (start, stop), part in zip(slices, parts, strict=True)
+        )
+        state = reduce(State.merge, seen)
         out = torch.empty_like(x)
-        for start, stop in slices:
-            part = Segments.packed((cu - start).clamp(0, stop - start))
-            out[start:stop] = mixer.read(self.norm1(x[start:stop]), state, part)
+        for (start, stop), part in zip(slices, parts, strict=True):
+            out[start:stop] = self.mixer.read(self.norm1(x[start:stop]), state, part)
         return out
 
 

@@ -5,7 +5,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from geomix import Encoder, PoM, Segments
+from geomix import Encoder, Segments
 from geomix.encoder import Block
 from geomix.mixers import State
 
@@ -31,8 +31,7 @@ def read_through(spatial: Encoder, maps: Tensor, known: tuple[State, ...], part:
 
 def is_summable(block: nn.Module) -> bool:
     """Whether the mixer of a block can sum tokens up apart from reading them."""
-    mixer = block.mixer
-    return isinstance(mixer, PoM) and not mixer.rotary
+    return cast(Block, block).mixer.can_observe
 
 
 def blocks_of_days(seen: Tensor, days: Tensor, classes: int) -> Segments:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,10 +21,11 @@ from affine import Affine
 from numpy.typing import NDArray
 from rasterio.crs import CRS
 
+from geomix.encoder import Block
 from geomix.errors import FormatError, InputError, MissingFileError, OutputExistsError, UnsupportedError
 from geomix.files import make_folder, new_file
 from geomix.memory import format_memory
-from geomix.mixers import PoM, State
+from geomix.mixers import State
 from geomix.progress import progress
 from sits.dates import season_start
 from sits.grid import Grid, Window
@@ -291,10 +292,12 @@ def _network(scorer: Scorer) -> TSViPoM:
 
 def _widths(network: TSViPoM) -> list[int]:
     """Numbers that each temporal block keeps of a place."""
-    widths = [block.mixer.width for block in network.temporal.blocks if isinstance(block.mixer, PoM)]
-    if len(widths) < len(network.temporal.blocks):
-        raise UnsupportedError("a block without PoM keeps no state of fixed size; take a model of PoM alone")
-    return widths
+    widths = [cast(Block, block).mixer.state_width for block in network.temporal.blocks]
+    if None in widths:
+        raise UnsupportedError(
+            "a block whose mixer has no state of fixed size keeps none; take a model of PoM alone"
+        )
+    return cast(list[int], widths)
 
 
 def _states(

@@ -29,6 +29,7 @@ MIXERS = {
     "pom whole": {"mixer": POM, "patch_size": None},
     "pom windows": {"mixer": POM, "patch_size": 50},
     "attention windows": {"mixer": ATTENTION, "patch_size": 50},
+    "rotary pom whole": {"mixer": {**POM, "rotary": True}, "patch_size": None},
     "hybrid": {"mixer": [{**POM, "patch_size": None}, ATTENTION], "patch_size": 40},
 }
 every_mixer = pytest.mark.parametrize("mixers", MIXERS.values(), ids=MIXERS)
