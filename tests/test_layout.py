@@ -71,6 +71,7 @@ HTR = {
     "augment": 1,
     "batches": 1,
     "ctc": 1,
+    "held_out": 1,
     "level": 1,
     "lm": 1,
     "sources": 1,
