@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sits.grid import Grid as Grid
     from sits.io import open_series as open_series
-    from sits.options import ReadOptions as ReadOptions
+    from sits.io.options import ReadOptions as ReadOptions
     from sits.predict import segment as segment
     from sits.predict import segment_file as segment_file
     from sits.series import TimeSeries as TimeSeries
 
 _HOMES = {
     "Grid": "sits.grid",
-    "ReadOptions": "sits.options",
+    "ReadOptions": "sits.io.options",
     "TimeSeries": "sits.series",
     "open_series": "sits.io",
     "segment": "sits.predict",

@@ -24,12 +24,13 @@ from geomix.device import choose_device
 from geomix.encoder import parameters
 from geomix.errors import NonFiniteError
 from geomix.memory import peak_memory
-from sits.experiment import SitsConfig
 from sits.grid import Grid, Window
+from sits.io.cog import Layer, new_cog
+from sits.io.legend import NODATA
 from sits.model import TSViPoM
-from sits.outputs import NODATA, Layer, new_cog
 from sits.predict import Scorer, score_blocks
 from sits.series import Acquisition, Mask, TimeSeries, Values
+from sits.task import SitsConfig
 
 log = logging.getLogger(__name__)
 

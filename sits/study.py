@@ -22,9 +22,8 @@ from geomix.config import load_config
 from geomix.learn.metrics import confusion, scores
 from geomix.learn.study import kept
 from sits.data import IGNORE, LabelledSeries, Splits, open_splits
-from sits.experiment import SitsConfig
-from sits.inputs import Inputs
-from sits.task import count, month_ends, train
+from sits.data.inputs import Inputs
+from sits.task import SitsConfig, count, month_ends, train
 
 log = logging.getLogger(__name__)
 

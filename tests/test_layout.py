@@ -37,18 +37,10 @@ SITS = {
     "bands": 0,
     "dates": 0,
     "grid": 0,
-    "inputs": 0,
-    "options": 0,
-    "outputs": 0,
-    "pastis": 0,
     "radiometry": 0,
     "series": 0,
-    "augment": 1,
-    "experiment": 2,
     "polygons": 3,
     "state": 3,
-    "zonal": 3,
-    "rio": 5,
 }
 POINTCLOUD = {
     "cloud": 0,

@@ -32,7 +32,7 @@ def demo(
     from geomix.checkpoint import find_model, read_card
     from geomix.files import make_folder
     from geomix.report import table
-    from sits.options import ReadOptions
+    from sits.io.options import ReadOptions
     from sits.predict import MapPaths, segment_file
     from sits.synthetic import make_scene, write_geotiffs
 

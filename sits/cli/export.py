@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from geomix.options import Overwrite, Quiet
 from sits.cli.options import Reading
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 
 
 def export(
@@ -22,6 +22,6 @@ def export(
     A PASTIS patch S2_<id>.npy is placed by its footprint; same-day scenes are fused; offsets are taken off.
     """
     from sits.io import open_series
-    from sits.outputs import write_series
+    from sits.io.export import write_series
 
     print(*write_series(open_series(inputs, reading), output, overwrite), sep="\n")

@@ -2,7 +2,7 @@
 
 from geomix.options import Json, Quiet
 from sits.cli.options import Reading
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 
 
 def info(

@@ -25,7 +25,7 @@ def zonal(
 
     The output is .gpkg, .geojson, .fgb, .parquet, or .csv without shapes.
     """
-    from sits.zonal import zonal_file
+    from sits.polygons import zonal_file
 
     print(zonal_file(map_file, fields, output, proba, layer, overwrite))
 
@@ -57,7 +57,8 @@ def quicklook(
     quiet: Quiet = False,
 ) -> None:
     """Draw a map with its legend, to look at without a GIS."""
-    from sits.outputs import read_legend, write_quicklook
+    from sits.io.legend import read_legend
+    from sits.io.preview import write_preview
 
-    write_quicklook(map_file, output, read_legend(map_file), title or map_file.stem, overwrite)
+    write_preview(map_file, output, read_legend(map_file), title or map_file.stem, overwrite)
     print(output)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 
 Series = Annotated[
     tuple[str, ...],

@@ -18,7 +18,7 @@ from sits.cli.options import (
     Until,
     day,
 )
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 
 
 def segment(

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from geomix.options import DeviceOption, MemoryOption, Overwrite, Quiet
 from sits.cli.options import Block, Count, Entropy, Picture, Proba, Reading, Stac
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 
 
 def update(

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomix.errors import InputError
+from sits.data.inputs import Inputs, days_of, prepare
 from sits.grid import Window
-from sits.inputs import Inputs, days_of, prepare
 
 IGNORE = -1
 """Label of pixels that are neither trained on nor scored."""

@@ -15,11 +15,11 @@ from geomix.checkpoint import ClassInfo
 from geomix.config import Config
 from geomix.errors import InputError, MissingFileError
 from geomix.memory import default_budget
+from sits.data.inputs import Inputs
 from sits.data.labelled import IGNORE, LabelledSeries, Reader, measure, number_labels
 from sits.data.parcels import ParcelData, fold_of, read_parcels
 from sits.grid import Window
-from sits.inputs import Inputs
-from sits.pastis import BANDS, NODATA, ROTATION, VOID, PastisFolder, Patch
+from sits.io.pastis import BANDS, NODATA, ROTATION, VOID, PastisFolder, Patch
 from sits.series import TimeSeries
 from sits.synthetic import write_pastis
 

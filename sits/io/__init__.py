@@ -1,37 +1,36 @@
-"""Files and xarray objects in, one `TimeSeries` out."""
+"""Files and xarray objects in, one `TimeSeries` out; maps out, as Cloud-Optimised GeoTIFFs with their legend.
 
-from collections.abc import Sequence
+What reads a kind of input is imported when it is first used, so that the command line starts at once.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import xarray as xr
+from sits.io.find import Kind, expand, kind_of
+from sits.io.options import ReadOptions
 
-from geomix.errors import UnsupportedError
-from sits.io.check import checked
-from sits.io.cube import CubeSource, open_cube, open_xarray
-from sits.io.find import expand, kind_of, rasters_in
-from sits.io.geotiff import open_rasters
-from sits.io.patch import open_patch, series_of_patch
-from sits.io.stac import open_stac
-from sits.options import ReadOptions
-from sits.pastis import PastisFolder
-from sits.series import TimeSeries
+if TYPE_CHECKING:
+    import xarray as xr
 
-__all__ = [
-    "expand",
-    "kind_of",
-    "open_cube",
-    "open_patch",
-    "open_rasters",
-    "open_series",
-    "open_stac",
-    "open_xarray",
-    "series_of_patch",
-]
+    from sits.series import TimeSeries
 
-Inputs = str | Path | Sequence[str | Path] | xr.Dataset | xr.DataArray
+    Inputs = str | Path | Sequence[str | Path] | xr.Dataset | xr.DataArray
+
+READERS: dict[Kind, str] = {
+    "rasters": "geotiff",
+    "cube": "cube",
+    "stac": "stac",
+    "pastis": "pastis.patch",
+    "patch": "pastis.patch",
+}
+"""Module here with `read(paths, options)` for each kind of input."""
+
+__all__ = ["READERS", "ReadOptions", "expand", "kind_of", "open_series"]
 
 
-def open_series(inputs: Inputs, options: ReadOptions | None = None) -> TimeSeries:
+def open_series(inputs: "Inputs", options: ReadOptions | None = None) -> "TimeSeries":
     """Open an image time series, whatever it is kept in.
 
     Args:
@@ -45,30 +44,11 @@ def open_series(inputs: Inputs, options: ReadOptions | None = None) -> TimeSerie
         InputError: if dates, bands or coordinate systems are missing or contradict each other.
     """
     options = options or ReadOptions()
-    if isinstance(inputs, (xr.Dataset, xr.DataArray)):
-        series = open_xarray(inputs, options)
-        lazy = isinstance(series.source, CubeSource) and series.source.lazy
-        return series if lazy else checked(series, options)
+    if not isinstance(inputs, (str, Path, Sequence)):
+        from sits.io.cube import read_xarray
+
+        return read_xarray(inputs, options)
     paths = expand([inputs] if isinstance(inputs, (str, Path)) else inputs)
-    kind = kind_of(paths)
-    if kind == "pastis":
-        return _only_patch(paths[0], options)
-    if kind == "patch":
-        return open_patch(paths[0], options)
-    if kind == "cube":
-        return checked(open_cube(paths[0], options), options)
-    if kind == "stac":
-        return checked(open_stac(paths[0], options), options)
-    files, chosen = rasters_in(paths)
-    name = str(paths[0]) if len(paths) == 1 else None
-    return checked(open_rasters(files, options, chosen, name), options)
-
-
-def _only_patch(path: Path, options: ReadOptions) -> TimeSeries:
-    folder = PastisFolder(path)
-    if len(folder.patches) > 1:
-        raise UnsupportedError(
-            f"{path}: holds {len(folder.patches)} patches, each a series; give one DATA_S2/S2_<id>.npy, "
-            "or map all of them into a folder: `segment ... -o maps/`"
-        )
-    return series_of_patch(folder, next(iter(folder.patches.values())), options)
+    reader = import_module(f"{__name__}.{READERS[kind_of(paths)]}")
+    read: Callable[[Sequence[Path], ReadOptions], TimeSeries] = reader.read
+    return read(paths, options)

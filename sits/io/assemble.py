@@ -14,11 +14,11 @@ from geomix.errors import InputError
 from sits.bands import BANDS
 from sits.dates import format_dates
 from sits.grid import Grid
-from sits.io.inspect import RasterInfo
+from sits.io.header import RasterInfo
+from sits.io.options import ReadOptions
 from sits.io.raster import RasterBand, RasterFile, Warp, unreadable
 from sits.io.scenes import Scene, SceneSource, group_days, joined, one_grid
 from sits.io.target import common_grid
-from sits.options import ReadOptions
 from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale
 from sits.series import Acquisition, TimeSeries
 

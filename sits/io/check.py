@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sits.grid import Window
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 from sits.series import TimeSeries
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,12 @@ from geomix.errors import FormatError, InputError
 from sits.bands import BANDS
 from sits.dates import parse_datetime, read_date_table
 from sits.grid import Window
+from sits.io.check import checked
 from sits.io.cubebands import find_bands
 from sits.io.cubegrid import axes_of, grid_of_cube
+from sits.io.options import ReadOptions
 from sits.io.scenes import group_days, joined, undeclared_met, zeros
 from sits.io.target import with_crs
-from sits.options import ReadOptions
 from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale, level_in_name
 from sits.series import Acquisition, Mask, TimeSeries, Values
 
@@ -126,13 +127,14 @@ class CubeSource:
         return np.ascontiguousarray(_load(part.transpose(time, y, x), self.name))[:, None]
 
 
-def open_cube(path: Path, options: ReadOptions) -> TimeSeries:
-    """Open a NetCDF file or a Zarr store as a series.
+def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
+    """Open a NetCDF file or a Zarr store as a series; `paths` names it alone.
 
     Raises:
         FormatError: if it cannot be read.
         InputError: if it has no dates, no bands that are known, or no coordinate system.
     """
+    path = paths[0]
     try:
         if path.is_dir():
             data = xr.open_zarr(path, chunks=None, mask_and_scale=False, consolidated=None)
@@ -141,7 +143,18 @@ def open_cube(path: Path, options: ReadOptions) -> TimeSeries:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FormatError(f"{path}: is damaged, truncated or no NetCDF or Zarr ({reason[:120]})") from error
-    return open_xarray(data, options, str(path))
+    return checked(open_xarray(data, options, str(path)), options)
+
+
+def read_xarray(data: xr.Dataset | xr.DataArray, options: ReadOptions) -> TimeSeries:
+    """Open an xarray object as a series; one that dask holds is not looked at before it is computed.
+
+    Raises:
+        InputError: if it has no dates, no bands that are known, or no coordinate system.
+    """
+    series = open_xarray(data, options)
+    lazy = isinstance(series.source, CubeSource) and series.source.lazy
+    return series if lazy else checked(series, options)
 
 
 def open_xarray(

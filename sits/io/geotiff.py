@@ -11,9 +11,11 @@ from geomix.errors import InputError
 from sits.bands import identify, name_bands
 from sits.dates import read_date_table
 from sits.io.assemble import Group, Part, assemble
-from sits.io.inspect import date_of, inspect
+from sits.io.check import checked
+from sits.io.find import rasters_in
+from sits.io.header import date_of, inspect
+from sits.io.options import ReadOptions
 from sits.io.target import with_crs
-from sits.options import ReadOptions
 from sits.series import TimeSeries
 
 log = logging.getLogger(__name__)
@@ -22,29 +24,28 @@ _RESOLUTION = re.compile(r"[_.-]\d{2}m$", re.IGNORECASE)
 _BAND = re.compile(r"(?:^|[_.-])(?:S2-L[12][AC]-)?B(?:AND)?[_-]?0?(?:1[0-2]|8A|[1-9])$", re.IGNORECASE)
 
 
-def open_rasters(
-    files: Sequence[Path], options: ReadOptions, chosen: set[Path] | None = None, name: str | None = None
-) -> TimeSeries:
-    """Open dated raster files as one series.
+def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
+    """Open dated raster files, or the folders that hold them, as one series.
 
     Args:
-        files: the files; those of one date and name may hold one band each.
+        paths: files and folders; files of one date and name may hold one band each. In a folder, a file
+            whose bands have no names is passed over.
         options: what the user says about them.
-        chosen: the files that may not be passed over; None for all.
-        name: what messages call the series.
 
     Raises:
+        MissingFileError: if a folder holds no raster.
         InputError: if a file has no date, bands cannot be named or are missing, or grids differ.
         FormatError: if a file is damaged.
     """
-    name = name or (str(files[0]) if len(files) == 1 else f"{files[0].parent} ({len(files)} files)")
-    parts = _named(files, options, set(files) if chosen is None else chosen)
+    files, chosen = rasters_in(paths)
+    name = str(paths[0]) if len(paths) == 1 else f"{files[0].parent} ({len(files)} files)"
+    parts = _named(files, options, chosen)
     if not parts:
         raise InputError(f"{name}: no file has a band with a name that is known; say what they are: --bands")
     together: dict[str, list[Part]] = defaultdict(list)
     for part in parts:
         together[_key(part)].append(part)
-    return assemble(_dated(together, options), options, name)
+    return checked(assemble(_dated(together, options), options, name), options)
 
 
 def _key(part: Part) -> str:

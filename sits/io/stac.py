@@ -1,7 +1,7 @@
 """Series from STAC: an item collection, or one item, whose assets lie on this machine."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ import pystac
 from geomix.errors import FormatError, InputError, MissingFileError
 from sits.bands import BandLabel, identify
 from sits.io.assemble import Group, Part, assemble
+from sits.io.check import checked
 from sits.io.find import read_json
-from sits.io.inspect import RasterInfo, inspect
+from sits.io.header import RasterInfo, inspect
+from sits.io.options import ReadOptions
 from sits.io.target import with_crs
-from sits.options import ReadOptions
 from sits.radiometry import Evidence
 from sits.series import TimeSeries
 
@@ -25,8 +26,8 @@ log = logging.getLogger(__name__)
 _NO_DATA = {"thumbnail", "overview", "metadata", "visual"}
 
 
-def open_stac(path: Path, options: ReadOptions) -> TimeSeries:
-    """Open a STAC item collection, or one item, whose assets are local files.
+def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
+    """Open a STAC item collection, or one item, whose assets are local files; `paths` names it alone.
 
     Names, offsets, scales and nodata come from the items, before what the files say.
 
@@ -35,9 +36,9 @@ def open_stac(path: Path, options: ReadOptions) -> TimeSeries:
         InputError: if assets are remote, or no asset is a band that is known.
         MissingFileError: if an asset is not there.
     """
-    items = read_items(path)
-    groups = [_group(item, path, options) for item in items]
-    return assemble(groups, options, str(path))
+    path = paths[0]
+    groups = [_group(item, path, options) for item in read_items(path)]
+    return checked(assemble(groups, options, str(path)), options)
 
 
 def read_items(path: Path) -> list[pystac.Item]:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from geomix.checkpoint import Card, ClassInfo, Source, save_model
 from geomix.errors import CheckpointError, MissingFileError
-from sits.inputs import Inputs
+from sits.data.inputs import Inputs
+from sits.io.pastis import BANDS, CLASSES
 from sits.model.config import ModelConfig
 from sits.model.tsvipom import TSViPoM
-from sits.pastis import BANDS, CLASSES
 
 # The constants of the published training, which are those of fold 1 of PASTIS for all five experiments.
 _MEAN = (1165.93982, 1375.65344, 1429.21912, 1764.79883, 2719.27319, 3063.61182, 3205.90186, 3319.10962)

@@ -1,10 +1,10 @@
 """Whole scenes in, georeferenced maps out."""
 
-from sits.predict.batch import is_batch, segment_each
 from sits.predict.blocks import Scorer, Scores, score_blocks
 from sits.predict.files import MapPaths, load_scorer, segment_file
 from sits.predict.lazy import segment
 from sits.predict.limits import warn_outside
+from sits.predict.names import is_batch, segment_each
 
 __all__ = [
     "MapPaths",

@@ -21,9 +21,9 @@ from geomix.errors import InputError, MemoryBudgetError, NonFiniteError
 from geomix.memory import default_budget, format_memory
 from geomix.mixers import State
 from geomix.progress import progress
+from sits.data.inputs import Inputs, days_of, prepare
 from sits.grid import Grid, Window
-from sits.inputs import Inputs, days_of, prepare
-from sits.outputs import NODATA, Legend
+from sits.io.legend import NODATA, Legend
 from sits.series import TimeSeries
 
 log = logging.getLogger(__name__)

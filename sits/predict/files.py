@@ -21,19 +21,13 @@ from geomix.files import is_taken, new_file
 from geomix.memory import parse_memory
 from sits.dates import format_dates
 from sits.io import open_series
-from sits.options import ReadOptions
-from sits.outputs import (
-    NODATA,
-    Layer,
-    Legend,
-    new_cog,
-    pam_path,
-    pam_text,
-    qml_path,
-    qml_text,
-    write_quicklook,
-)
-from sits.outputs.item import item_path, item_text
+from sits.io.cog import Layer, new_cog
+from sits.io.item import item_path, item_text
+from sits.io.legend import NODATA, Legend
+from sits.io.options import ReadOptions
+from sits.io.pam import pam_path, pam_text
+from sits.io.preview import write_preview
+from sits.io.qml import qml_path, qml_text
 from sits.predict.blocks import Scorer, Scores, score_blocks
 from sits.predict.limits import warn_outside
 from sits.predict.resume import Unfinished, begin, kept
@@ -184,7 +178,7 @@ def write_maps(
             stack.enter_context(new_file(path, overwrite)).write_bytes(content)
         if paths.quicklook is not None:
             picture = stack.enter_context(new_file(paths.quicklook, overwrite))
-            write_quicklook(sinks["map"].path, picture, legend, _title(series, tags))
+            write_preview(sinks["map"].path, picture, legend, _title(series, tags))
 
 
 def load_scorer(model: str | Path, device: str = "auto") -> Scorer:

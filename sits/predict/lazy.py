@@ -20,8 +20,8 @@ from sits.grid import Window
 from sits.io import open_series
 from sits.io.cube import CubeSource
 from sits.io.cubegrid import grid_mapping_name
-from sits.options import ReadOptions
-from sits.outputs import NODATA
+from sits.io.legend import NODATA
+from sits.io.options import ReadOptions
 from sits.predict.blocks import Scorer, score_blocks
 from sits.predict.limits import warn_outside
 from sits.series import TimeSeries

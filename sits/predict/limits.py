@@ -8,8 +8,8 @@ from typing import Any
 from rasterio.warp import transform_bounds
 
 from geomix.checkpoint import Card
+from sits.data.inputs import Inputs
 from sits.dates import days_since, season_start
-from sits.inputs import Inputs
 from sits.series import TimeSeries
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from geomix.errors import InputError
 from sits.grid import Grid, Window
-from sits.outputs import Sink
+from sits.io.cog import Sink
 
 log = logging.getLogger(__name__)
 

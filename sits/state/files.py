@@ -7,7 +7,7 @@ from pathlib import Path
 from geomix.errors import InputError
 from geomix.memory import parse_memory
 from sits.io import open_series
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 from sits.predict import MapPaths, Scorer, load_scorer, warn_outside
 from sits.predict.files import tags_of, write_maps
 from sits.state.store import (

@@ -27,9 +27,9 @@ from geomix.files import make_folder, new_file
 from geomix.memory import format_memory
 from geomix.mixers import State
 from geomix.progress import progress
+from sits.data.inputs import days_of, prepare
 from sits.dates import season_start
 from sits.grid import Grid, Window
-from sits.inputs import days_of, prepare
 from sits.model import TSViPoM
 from sits.predict import Scorer, Scores
 from sits.series import Acquisition, Mask, TimeSeries, Values

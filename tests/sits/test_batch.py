@@ -8,8 +8,8 @@ from pyproj import Transformer
 from geomix.cli import run
 from geomix.errors import InputError
 from sits.io import open_series
-from sits.outputs import write_series
-from sits.predict.batch import is_batch, series_in
+from sits.io.export import write_series
+from sits.predict.names import is_batch, series_in
 from sits.synthetic import write_pastis
 from tests.sits.making import dataset, model_file, write_folder
 

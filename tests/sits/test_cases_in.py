@@ -9,8 +9,9 @@ import xarray as xr
 
 from geomix.errors import InputError
 from sits.grid import Window
-from sits.io import open_series, open_xarray
-from sits.options import ReadOptions
+from sits.io import open_series
+from sits.io.cube import open_xarray
+from sits.io.options import ReadOptions
 from sits.predict import Scorer, score_blocks, segment
 from tests.helpers import shared_data
 from tests.sits.making import (

@@ -16,13 +16,11 @@ from shapely.geometry import box
 from geomix.config import load_config
 from geomix.errors import InputError, MemoryBudgetError
 from sits.data import LabelledSeries
-from sits.experiment import SitsConfig
-from sits.polygons import polygonize_file
+from sits.polygons import polygonize_file, zonal
 from sits.predict import MapPaths, Scorer, score_blocks, segment_file, warn_outside
 from sits.series import Acquisition, TimeSeries
 from sits.state import read_state, segment_and_keep, update_file
-from sits.task import score_by_month, train
-from sits.zonal import zonal
+from sits.task import SitsConfig, score_by_month, train
 from tests.sits.making import (
     BANDS,
     CLASSES,

@@ -187,7 +187,7 @@ def test_info_shows_how_a_series_is_read(room, capsys):
 
 def test_train_writes_a_model_that_evaluate_and_segment_take(room, capsys, monkeypatch):
     from geomix.config import load_config
-    from sits.experiment import SitsConfig
+    from sits.task import SitsConfig
 
     config = load_config("tiny", "sits", SitsConfig).model_dump(mode="json")
     config["name"] = "short"

@@ -10,16 +10,16 @@ import torch
 from geomix.checkpoint import ClassInfo
 from geomix.errors import FormatError, InputError, MissingFileError
 from geomix.learn.batches import SampleData
-from sits.augment import Augment, augment, change_gain, cut_off, drop_dates, flip, shift_days
 from sits.data import IGNORE, Crops, LabelledSeries, Sample, collate, open_splits
-from sits.data.crops import Whole
+from sits.data.augment import Augment, augment, change_gain, cut_off, drop_dates, flip, shift_days
+from sits.data.batches import Whole
+from sits.data.inputs import Inputs
 from sits.data.labelled import measure, number_labels
 from sits.data.parcels import ParcelData, fold_of, read_parcels
 from sits.data.sources import PastisData, SceneData, SyntheticData, divide
 from sits.grid import Window
-from sits.inputs import Inputs
-from sits.pastis import CLASSES as PASTIS
-from sits.pastis import ROTATION, PastisFolder
+from sits.io.pastis import CLASSES as PASTIS
+from sits.io.pastis import ROTATION, PastisFolder
 from sits.synthetic import BANDS, make_scene, write_geotiffs, write_pastis
 
 INPUTS = Inputs(bands=BANDS)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from geomix.errors import InputError
-from sits.inputs import Inputs, days_of, prepare
+from sits.data.inputs import Inputs, days_of, prepare
 
 INPUTS = Inputs(bands=("B2", "B8"), mean=(0.1, 0.4), std=(0.05, 0.2))
 

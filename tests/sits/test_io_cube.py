@@ -7,9 +7,10 @@ import xarray as xr
 
 from geomix.errors import FormatError, InputError
 from sits.grid import Window
-from sits.io import open_series, open_xarray
+from sits.io import open_series
+from sits.io.cube import open_xarray
 from sits.io.cubegrid import _axis
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 from tests.helpers import shared_data
 from tests.sits.making import BANDS, DATES, TRANSFORM, dataset, numbers, write_folder
 

@@ -7,7 +7,7 @@ from rasterio.transform import Affine
 from geomix.errors import FormatError, InputError, MissingFileError
 from sits.grid import Window
 from sits.io import open_series
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 from tests.helpers import shared_data
 from tests.sits.making import BANDS, DATES, TRANSFORM, grid, numbers, write_folder, write_tif
 

@@ -8,8 +8,8 @@ from affine import Affine
 
 from geomix.errors import FormatError, InputError, MissingFileError
 from sits.io import open_series
+from sits.io.options import ReadOptions
 from sits.io.stac import read_items
-from sits.options import ReadOptions
 from tests.helpers import shared_data
 from tests.sits.making import BANDS, DATES, TRANSFORM, grid, numbers, write_tif
 

@@ -5,8 +5,7 @@ import pytest
 from geomix.checkpoint import read_card
 from geomix.config import load_config, parse_config
 from geomix.errors import UnsupportedError
-from sits.experiment import SitsConfig
-from sits.task import train
+from sits.task import SitsConfig, train
 
 POM = {"name": "pom"}
 SPATIAL = [

@@ -5,9 +5,9 @@ import torch
 
 from geomix.config import load_config
 from geomix.errors import ConfigError, InputError, UnsupportedError
-from sits.experiment import SitsConfig
 from sits.model import DayTable, ModelConfig, TSViPoM, build_model
 from sits.model.tsvipom import AT_ONCE
+from sits.task import SitsConfig
 
 POM = {"name": "pom", "degree": 2, "expand": 2}
 ATTENTION = {"name": "attention", "heads": 2}

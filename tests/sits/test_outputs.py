@@ -10,8 +10,12 @@ from rio_cogeo.cogeo import cog_validate
 from geomix.checkpoint import ClassInfo
 from geomix.errors import FormatError, InputError, OutputExistsError
 from sits.grid import Window
-from sits.outputs import NODATA, Layer, Legend, new_cog, pam_path, pam_text, qml_text, write_quicklook
-from sits.outputs.item import item_text
+from sits.io.cog import Layer, new_cog
+from sits.io.item import item_text
+from sits.io.legend import NODATA, Legend
+from sits.io.pam import pam_path, pam_text
+from sits.io.preview import write_preview
+from sits.io.qml import qml_text
 from tests.sits.making import CLASSES, DATES, TRANSFORM, grid
 
 LEGEND = Legend(CLASSES)
@@ -118,7 +122,7 @@ def test_the_item_follows_the_standards(tmp_path):
 def test_the_quicklook_shows_the_colours_of_the_map(tmp_path):
     path = tmp_path / "map.tif"
     write(path, codes())
-    write_quicklook(path, tmp_path / "map.png", LEGEND, "a title")
+    write_preview(path, tmp_path / "map.png", LEGEND, "a title")
     with Image.open(tmp_path / "map.png") as picture:
         pixels = {color for _, color in picture.convert("RGB").getcolors(1 << 20)}
     assert {entry.rgb for entry in CLASSES} <= pixels
@@ -127,7 +131,7 @@ def test_the_quicklook_shows_the_colours_of_the_map(tmp_path):
 def test_the_quicklook_of_a_large_map_is_small(tmp_path):
     path = tmp_path / "map.tif"
     write(path, codes((2400, 300)))
-    write_quicklook(path, tmp_path / "map.png", LEGEND)
+    write_preview(path, tmp_path / "map.png", LEGEND)
     with Image.open(tmp_path / "map.png") as picture:
         assert picture.height < 1100
 

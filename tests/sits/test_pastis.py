@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geomix.errors import FormatError, InputError, MissingFileError
-from sits.pastis import ROTATION, PastisFolder, parse_dates
+from sits.io.pastis import ROTATION, PastisFolder, parse_dates
 from sits.synthetic import write_pastis
 from tests.helpers import shared_data
 

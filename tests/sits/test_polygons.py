@@ -5,7 +5,8 @@ import shapely
 
 from geomix.cli import run
 from geomix.errors import InputError, OutputExistsError
-from sits.outputs import NODATA, Layer, Legend, new_cog
+from sits.io.cog import Layer, new_cog
+from sits.io.legend import NODATA, Legend
 from sits.polygons import polygonize_file
 from tests.sits.making import CLASSES, TRANSFORM, grid
 

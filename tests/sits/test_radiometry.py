@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geomix.errors import InputError
-from sits.options import ReadOptions
+from sits.io.options import ReadOptions
 from sits.radiometry import (
     Evidence,
     Radiometry,

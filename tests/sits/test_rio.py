@@ -4,7 +4,7 @@ from importlib import import_module
 import rasterio
 from click.testing import CliRunner
 
-from sits.rio import geomix
+from sits.cli.rio import geomix
 from tests.helpers import ROOT
 from tests.sits.making import model_file, write_folder
 

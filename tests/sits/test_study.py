@@ -4,8 +4,8 @@ import pytest
 
 from geomix.config import load_config
 from sits import study
-from sits.experiment import SitsConfig
 from sits.model import TSViPoM
+from sits.task import SitsConfig
 
 LARGE, SMALL = 200, 10
 

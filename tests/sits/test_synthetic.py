@@ -7,7 +7,7 @@ import pytest
 import rasterio
 
 from geomix.errors import OutputExistsError
-from sits.pastis import PastisFolder
+from sits.io.pastis import PastisFolder
 from sits.synthetic import BANDS, CLASSES, make_scene, write_geotiffs, write_pastis
 from sits.synthetic.phenology import cover_of_crop
 from tests.helpers import shared_data

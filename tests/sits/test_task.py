@@ -13,11 +13,10 @@ from geomix.checkpoint import load_model, read_card
 from geomix.config import load_config
 from geomix.errors import InputError
 from sits.data import IGNORE, LabelledSeries, collate
-from sits.experiment import SitsConfig
+from sits.data.inputs import Inputs
 from sits.grid import Window
-from sits.inputs import Inputs
 from sits.model import TSViPoM
-from sits.task import SitsTask, class_weights, evaluate, score, score_by_month, train
+from sits.task import SitsConfig, SitsTask, class_weights, evaluate, score, score_by_month, train
 
 INPUTS = Inputs(bands=("B2",), mean=(0.0,), std=(1.0,))
 
@@ -169,7 +168,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(trained, tmp_path):
 
 def test_training_data_are_what_prediction_is_fed(trained):
     from sits.data import open_splits
-    from sits.inputs import days_of, prepare
+    from sits.data.inputs import days_of, prepare
 
     run, file = trained
     card = read_card(file)

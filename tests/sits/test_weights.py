@@ -8,8 +8,8 @@ import pytest
 
 from geomix.checkpoint import bundled_models, load_model
 from sits.data import open_splits
+from sits.data.inputs import Inputs
 from sits.data.sources import SyntheticData
-from sits.inputs import Inputs
 from sits.task import evaluate, score
 from tests.helpers import shared_data
 

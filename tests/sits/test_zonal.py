@@ -5,8 +5,9 @@ from shapely.geometry import Polygon, box
 
 from geomix.cli import run
 from geomix.errors import FormatError, InputError, MissingFileError
-from sits.outputs import NODATA, Layer, Legend, new_cog
-from sits.zonal import zonal, zonal_file
+from sits.io.cog import Layer, new_cog
+from sits.io.legend import NODATA, Legend
+from sits.polygons import zonal, zonal_file
 from tests.helpers import shared_data
 from tests.sits.making import CLASSES, TRANSFORM, grid, write_tif
 
@@ -136,7 +137,7 @@ def test_an_unknown_format_is_refused_at_once(class_map, tmp_path):
 
 
 def test_the_register_agrees_with_its_own_raster(tmp_path):
-    from sits.outputs import pam_path, pam_text
+    from sits.io.pam import pam_path, pam_text
 
     codes = shared_data("sits/derived/eolearn_lulc.tif")
     entries = [(1, "cultivated land"), (2, "forest"), (3, "grassland"), (4, "shrubland"), (8, "artificial")]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lxml import etree
 
-from sits.outputs.legend import Legend
+from sits.io.legend import Legend
 
 
 def qml_path(raster: Path) -> Path:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from rasterio.crs import CRS
 
-from geomix.errors import InputError, MissingFileError
+from geomix.errors import InputError, MissingFileError, UnsupportedError
 from sits.grid import Grid, Window
-from sits.options import ReadOptions
-from sits.pastis import BANDS, NODATA, PastisFolder, Patch
+from sits.io.options import ReadOptions
+from sits.io.pastis.folder import BANDS, NODATA, PastisFolder, Patch
 from sits.radiometry import DIGITAL_NUMBER, Radiometry, decide_offset
 from sits.radiometry import Evidence as _Evidence
 from sits.series import Acquisition, Mask, TimeSeries, Values
@@ -45,7 +45,26 @@ class PatchSource:
         return np.where(valid[:, None], values, np.float32(0)), valid
 
 
-def open_patch(file: Path, options: ReadOptions) -> TimeSeries:
+def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
+    """Open one S2_<id>.npy, or a PASTIS folder of one patch; `paths` names it alone.
+
+    Raises:
+        UnsupportedError: if a folder holds several patches, each of which is a series.
+        InputError: if the name of a file holds no id, or the metadata does not list it.
+        MissingFileError: if there is no metadata.geojson beside or above the file.
+    """
+    if paths[0].is_file():
+        return _of_file(paths[0], options)
+    folder = PastisFolder(paths[0])
+    if len(folder.patches) > 1:
+        raise UnsupportedError(
+            f"{paths[0]}: holds {len(folder.patches)} patches, each a series; give one DATA_S2/S2_<id>.npy, "
+            "or map all of them into a folder: `segment ... -o maps/`"
+        )
+    return series_of_patch(folder, next(iter(folder.patches.values())), options)
+
+
+def _of_file(file: Path, options: ReadOptions) -> TimeSeries:
     """Open one S2_<id>.npy; its folder's metadata.geojson gives the dates and the place.
 
     Raises:

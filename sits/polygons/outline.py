@@ -18,8 +18,8 @@ from shapely.geometry import shape
 from geomix.errors import InputError
 from geomix.files import new_file
 from geomix.progress import progress
+from sits.io.legend import read_legend
 from sits.io.raster import open_raster
-from sits.outputs.legend import read_legend
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from geomix.errors import InputError
+from sits.data.inputs import Inputs
 from sits.data.labelled import IGNORE, LabelledSeries, Sample
 from sits.grid import Window
-from sits.inputs import Inputs
 
 Change = Callable[[Sample, np.random.Generator], Sample]
 

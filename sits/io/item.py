@@ -11,7 +11,7 @@ import pystac
 from rasterio.warp import transform_bounds, transform_geom
 
 from sits.grid import Grid, crs_name, place
-from sits.outputs.legend import NODATA, Legend
+from sits.io.legend import NODATA, Legend
 
 _CLASSIFICATION = "https://stac-extensions.github.io/classification/v2.0.0/schema.json"
 _PROJECTION = "https://stac-extensions.github.io/projection/v2.0.0/schema.json"

@@ -7,9 +7,9 @@ from pydantic import Field, model_validator
 from geomix.checkpoint import ClassInfo, Source
 from geomix.config import Config
 from geomix.learn.config import TrainConfig
-from sits.augment import Augment
 from sits.data import DataConfig
-from sits.inputs import Inputs
+from sits.data.augment import Augment
+from sits.data.inputs import Inputs
 from sits.model import ModelConfig
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from geomix.errors import InputError
 from geomix.files import make_folder
 from geomix.parallel.jobs import run_jobs
-from sits.io import expand, open_series, series_of_patch
+from sits.io import expand, open_series
 from sits.io.find import Kind, kind_of
-from sits.options import ReadOptions
-from sits.pastis import PastisFolder
+from sits.io.options import ReadOptions
+from sits.io.pastis import PastisFolder, series_of_patch
 from sits.predict.files import MapPaths, load_scorer, segment_file
 from sits.series import TimeSeries
 

@@ -10,7 +10,7 @@ from rasterio.enums import Resampling
 
 from geomix.errors import FormatError
 from geomix.files import new_file
-from sits.outputs.legend import NODATA, Legend
+from sits.io.legend import NODATA, Legend
 
 _LONGEST = 1000
 _SHORTEST = 480
@@ -19,9 +19,7 @@ _LINE = 24
 _PAPER, _INK, _FAINT = (255, 255, 255), (30, 30, 30), (120, 120, 120)
 
 
-def write_quicklook(
-    raster: Path, path: Path, legend: Legend, title: str = "", overwrite: bool = False
-) -> None:
+def write_preview(raster: Path, path: Path, legend: Legend, title: str = "", overwrite: bool = False) -> None:
     """Draw a class map, at most 1000 pixels a side, with the share of each class beside its name.
 
     Args:

@@ -16,8 +16,8 @@ from rasterio.crs import CRS
 from geomix.errors import FormatError, InputError, MissingFileError
 from geomix.files import new_file
 from sits.grid import crs_name, same_crs
+from sits.io.legend import Legend, read_legend
 from sits.io.raster import open_raster
-from sits.outputs.legend import Legend, read_legend
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from geomix.files import make_folder
 from geomix.progress import progress
-from sits.outputs.cog import Layer, new_cog
+from sits.io.cog import Layer, new_cog
 from sits.series import TimeSeries
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lxml import etree
 
-from sits.outputs.legend import Legend
+from sits.io.legend import Legend
 
 _COLUMNS = (("Value", 0, 5), ("Class", 2, 2), ("Red", 0, 6), ("Green", 0, 7), ("Blue", 0, 8))
 """Name, type (0 integer, 2 text) and usage (GDALRATFieldUsage) of the columns of the attribute table."""
