@@ -160,8 +160,13 @@ def load_model(
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise CheckpointError(f"{path}: its weights do not fit its configuration: {reason}") from None
-    object.__setattr__(model, "card", card)
+    give_card(model, card)
     return model.to(device).eval()
+
+
+def give_card(model: "nn.Module", card: Card) -> None:
+    """Let `card_of` find a card; it is no weight and no buffer, so it goes around `nn.Module`."""
+    object.__setattr__(model, "card", card)
 
 
 def card_of(model: "nn.Module") -> Card:

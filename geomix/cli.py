@@ -1,11 +1,12 @@
 """The command `geomix`: the domains' verbs, and what is said about the installation itself."""
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from errno import EDQUOT, EFBIG, ENOSPC, EROFS
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -19,6 +20,8 @@ from geomix.report import json_text
 
 if TYPE_CHECKING:
     from geomix.bench import Row
+
+log = logging.getLogger(__name__)
 
 DataFolder = Annotated[Path | None, Parameter(help="Folder of the scene of `mixers scene`.")]
 Seconds = Annotated[float, Parameter(help="A rival whose single run takes longer is shown as not run.")]
@@ -123,12 +126,13 @@ def run(argv: Sequence[str]) -> int:
             # Here, where a package that took the name of a domain becomes an error of ours.
             room(first, "cli")
         command, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
-        talk(quiet=bool(bound.arguments.get("quiet", False)))
+        talk(quiet=_is_asked(bound.arguments, "quiet"), debug=_is_asked(bound.arguments, "debug"))
         code = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
         print(f"error: {one_line(error)} (see `geomix --help`)", file=sys.stderr)
         return 2
     except GeomixError as error:
+        log.debug("traceback:", exc_info=error)
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
@@ -146,3 +150,8 @@ def run(argv: Sequence[str]) -> int:
         print("stopped", file=sys.stderr)
         return 130
     return code if isinstance(code, int) else 0
+
+
+def _is_asked(arguments: Mapping[str, Any], flag: str) -> bool:
+    """Whether a flag is set, as an argument of its own or in an object of options."""
+    return arguments.get(flag) is True or any(getattr(one, flag, None) is True for one in arguments.values())

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -22,6 +22,26 @@ class Config(BaseModel):
     """A frozen set of named values; the docstring under each field says its meaning and unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """The same values but for some, checked again.
+
+        `config.changed({"train.seed": 3, "model.mixer": {"name": "attention"}})`
+
+        Args:
+            changes: path of a key, with points -> its whole new value.
+
+        Raises:
+            ConfigError: if a key is unknown or a value does not fit.
+        """
+        values = self.model_dump()
+        for path, value in changes.items():
+            *sections, key = path.split(".")
+            inner = values
+            for section in sections:
+                inner = inner.setdefault(section, {})
+            inner[key] = value
+        return parse_config(type(self), values, type(self).__name__)
 
 
 C = TypeVar("C", bound=BaseModel)

@@ -1,5 +1,6 @@
 """The options that the verbs of all domains share, so that they look and mean the same everywhere."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,6 +36,14 @@ Resume = Annotated[
     bool,
     Parameter(name="--resume", negative="", show_default=False, help="Go on with the run in the folder."),
 ]
+Start = Annotated[
+    str | None,
+    Parameter(
+        name="--model",
+        help="Model whose weights the training starts from: a bundled name or a .safetensors file; none for "
+        "fresh weights. What the configuration says if not given.",
+    ),
+]
 MaxMinutes = Annotated[
     float | None,
     Parameter(
@@ -62,3 +71,44 @@ Quiet = Annotated[
 Json = Annotated[
     bool, Parameter(name="--json", negative="", show_default=False, help="Print JSON instead of a table.")
 ]
+Debug = Annotated[
+    bool,
+    Parameter(name="--debug", negative="", show_default=False, help="Print the traceback of every error."),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """The options of `train`."""
+
+    output: RunFolder = None
+    model: Start = None
+    resume: Resume = False
+    max_minutes: MaxMinutes = None
+    device: DeviceOption = "auto"
+    quiet: Quiet = False
+    debug: Debug = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """The options of `evaluate`, beside the model, the data and the split."""
+
+    device: DeviceOption = "auto"
+    json: Json = False
+    quiet: Quiet = False
+    debug: Debug = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """The options of `study`, beside the data."""
+
+    output: StudyFolder = Path("runs/study")
+    seeds: Seeds = 3
+    json: Json = False
+    quiet: Quiet = False
+    debug: Debug = False

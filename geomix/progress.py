@@ -31,8 +31,8 @@ class _Line(logging.Formatter):
         return kind + super().format(record)
 
 
-def talk(quiet: bool = False) -> None:
-    """Show progress and log lines on stderr; when quiet, warnings alone."""
+def talk(quiet: bool = False, debug: bool = False) -> None:
+    """Show progress and log lines on stderr; when quiet, warnings alone; to debug, tracebacks too."""
     global _shown
     _shown = not quiet
     handler = _CurrentStderr()
@@ -40,7 +40,7 @@ def talk(quiet: bool = False) -> None:
     for name in PACKAGES:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
-        logger.setLevel(logging.WARNING if quiet else logging.INFO)
+        logger.setLevel(logging.DEBUG if debug else logging.WARNING if quiet else logging.INFO)
 
 
 def progress(items: Iterable[T], description: str, total: float | None = None) -> Iterator[T]:

@@ -54,7 +54,7 @@ def segment(
     entropy: Annotated[
         bool, Parameter(**_Flag, help="Also write how undecided the model is, in nats.")
     ] = False,
-    reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
+    reading: Reading = ReadOptions(),
     project: Annotated[
         bool, Parameter(**_Flag, help="Accept degrees, and predict in a local projection in metres.")
     ] = False,
@@ -118,7 +118,7 @@ def info(
     config: Annotated[
         str | None, Parameter(help="Print the parameters a stage of a configuration instead.")
     ] = None,
-    reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
+    reading: Reading = ReadOptions(),
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -173,7 +173,7 @@ def view(
         Literal["auto", "class", "rgb", "height"], Parameter(help="What the colours of the points show.")
     ] = "auto",
     model: Annotated[str | None, Parameter(help="Model whose names and colours of classes are used.")] = None,
-    reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
+    reading: Reading = ReadOptions(),
     quiet: Quiet = False,
 ) -> None:
     """Look at a scan in a window, in the colours of its classes. Needs open3d (extra `view`)."""

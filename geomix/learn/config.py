@@ -1,9 +1,10 @@
-"""How a model is trained: the settings of the loop."""
+"""The settings of a training: those of the loop, and those that the experiments of all domains share."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from geomix.checkpoint import Source
 from geomix.config import Config
 
 
@@ -36,3 +37,26 @@ class TrainConfig(Config):
     """Processes that load data beside the training."""
     val_every: int = Field(1, ge=1)
     """Epochs from one validation to the next."""
+    tensorboard: bool = False
+    """Whether the figures of each epoch are also written for TensorBoard, which must be installed."""
+
+
+class ExperimentConfig(Config):
+    """Model, data and training of one experiment: `configs/<domain>/<name>.yaml`.
+
+    A domain adds its own fields and says what `data` are.
+    """
+
+    name: str
+    """Name of the model that comes out."""
+    start: str | None = None
+    """The model whose weights the training starts from: a bundled name or a .safetensors file; null for fresh
+    weights."""
+    data: Config
+    """Which labelled data there are and how they are divided."""
+    train: TrainConfig
+    """The settings of the loop."""
+    sources: tuple[Source, ...] | dict[str, Source] = ()
+    """Origin and licence of the data, for the card; by name of the data set where the data name theirs."""
+    limits: dict[str, Any] = Field(default_factory=dict)
+    """Sensor, season, region, language and the like outside which the model is not to be trusted."""

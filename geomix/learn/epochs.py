@@ -1,6 +1,5 @@
 """What makes training resumable: an epoch that depends on nothing but its number, and a record after each."""
 
-import json
 import logging
 import random
 import shutil
@@ -17,6 +16,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from geomix.files import new_file
+from geomix.learn.config import TrainConfig
+from geomix.learn.runlog import RunLog
 from geomix.learn.task import Task
 from geomix.parallel.ranks import NOTHING, Nothing, first, gather, here, share_buffers
 from geomix.progress import progress
@@ -88,9 +89,10 @@ class EpochEnd(pl.Callback):
     Of several processes rank 0 writes all that, and its scores and its clock count.
     """
 
-    def __init__(self, folder: Path, epochs: int, max_minutes: float | None) -> None:
+    def __init__(self, folder: Path, config: TrainConfig, max_minutes: float | None) -> None:
         self._folder = folder
-        self._epochs = epochs
+        self._epochs = config.epochs
+        self._log = None if here().rank else RunLog(folder, config.tensorboard)
         self._max_minutes = max_minutes
         self._start = self._epoch_start = time.monotonic()
         self._longest = 0.0
@@ -122,7 +124,8 @@ class EpochEnd(pl.Callback):
         done = trainer.current_epoch + 1
         is_best = self._is_best(task)
         # The line before the checkpoint: a run that dies between the two repeats the epoch and its line.
-        self._record({"epoch": done, "loss": loss, **self._scores, "seconds": round(seconds, 2)})
+        if self._log is not None:
+            self._log.add({"epoch": done, "loss": loss, **self._scores, "seconds": round(seconds, 2)})
         share_buffers(task)
         self._checkpoint(trainer, is_best)
         figures = {"loss": loss, **self._scores}
@@ -159,13 +162,3 @@ class EpochEnd(pl.Callback):
         if is_best and here().rank == 0:
             with new_file(self._folder / "best.ckpt", overwrite=True) as temporary:
                 shutil.copyfile(last, temporary)
-
-    def _record(self, line: dict[str, Any]) -> None:
-        """Append a line, after dropping those of epochs that a resumed run repeats."""
-        if here().rank:
-            return
-        file = self._folder / "log.jsonl"
-        old = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        kept = [text for text in old if json.loads(text)["epoch"] < line["epoch"]]
-        with new_file(file, overwrite=True) as temporary:
-            temporary.write_text("\n".join([*kept, json.dumps(line)]) + "\n", encoding="utf-8")

@@ -30,9 +30,10 @@ def fit(
 ) -> bool:
     """Train `task` and keep what is needed to go on later.
 
-    The run folder gets `last.ckpt` after every epoch, `best.ckpt` whenever the task's goal improves, and a
-    line of JSON an epoch in `log.jsonl`. All randomness is a function of the seed and the epoch, so a run
-    that was stopped and resumed ends with the same bits as one that was not; an epoch cut short is repeated.
+    The run folder gets `last.ckpt` after every epoch, `best.ckpt` whenever the task's goal improves, and the
+    figures of each epoch in `log.jsonl` and `log.csv`. All randomness is a function of the seed and the
+    epoch, so a run that was stopped and resumed ends with the same bits as one that was not; an epoch cut
+    short is repeated.
 
     Started by `torchrun` it trains with Lightning's DDP, over gloo on CPUs and NCCL on CUDA devices, one a
     process. A step is that of a single process on the same batch but for batch norms and losses that are no
@@ -72,14 +73,10 @@ def _fit(
     device: str,
 ) -> bool:
     """Do what `fit` says."""
-    last = folder / "last.ckpt"
-    begun = first(last.exists())
-    if begun and not resume:
-        raise OutputExistsError(f"{folder}: holds a run already; resume it or choose another folder")
-    make_folder(folder)
-    if resume and not begun:
+    last = begin(folder, resume)
+    if resume and last is None:
         log.info("%s: nothing to resume yet, starting afresh", folder)
-    end = EpochEnd(folder, config.epochs, max_minutes)
+    end = EpochEnd(folder, config, max_minutes)
     with warnings.catch_warnings():
         # How many workers help and whether there is validation data is the caller's business.
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
@@ -117,7 +114,7 @@ def _fit(
                 task,
                 train_dataloaders=loader,
                 val_dataloaders=validation(data.val_dataloader()),
-                ckpt_path=last if begun else None,
+                ckpt_path=last,
                 weights_only=True,
             )
         except SystemExit:
@@ -126,6 +123,23 @@ def _fit(
     # Nobody reads the checkpoints before rank 0 has written them.
     gather(None)
     return end.finished
+
+
+def begin(folder: Path, resume: bool) -> Path | None:
+    """Make the run folder, or find the run in it; all processes must ask.
+
+    Returns:
+        The checkpoint to go on from; None where the run starts.
+
+    Raises:
+        OutputExistsError: if the folder holds a run and `resume` is false.
+    """
+    last = folder / "last.ckpt"
+    begun = first(last.exists())
+    if begun and not resume:
+        raise OutputExistsError(f"{folder}: holds a run already; resume it or choose another folder")
+    make_folder(folder)
+    return last if begun else None
 
 
 def _machines(device: str) -> dict[str, Any]:

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
+from geomix.checkpoint import load_model
 from geomix.files import make_folder, new_file
+from geomix.learn.config import ExperimentConfig
+from geomix.learn.experiment import Experiment, train
 from geomix.report import json_text, table
 
 log = logging.getLogger(__name__)
@@ -61,6 +65,25 @@ def run_methods(methods: Mapping[str, Method], work: str | Path, seeds: int) -> 
             trials.append(Trial(name, seed, figures))
             log.info("%s, seed %d: %s", name, seed, _words(figures))
     return trials
+
+
+def train_once(
+    kind: type[Experiment[Any, Any]], config: ExperimentConfig, data: Any, seed: int, folder: Path
+) -> nn.Module:
+    """Train a configuration with a seed on the CPU, or go on with it, and load what came out.
+
+    Args:
+        kind: the experiment class of the domain.
+        config: what to train.
+        data: where the labelled data lie.
+        seed: in place of that of the configuration.
+        folder: the run folder.
+
+    Returns:
+        The model, whose card holds its scores: `card_of(model).metrics`.
+    """
+    experiment = kind(config.changed({"train.seed": seed}))
+    return load_model(train(experiment, folder, data, resume=True, device="cpu"))
 
 
 def summary(trials: Sequence[Trial], keys: Iterable[str]) -> list[tuple[str | int | float, ...]]:

@@ -1,11 +1,14 @@
 """What is trained: a model, its loss and its scores. Each domain adds the loss and the scores."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from geomix.errors import NonFiniteError
@@ -161,3 +164,19 @@ class SegmentationTask(Task):
     def describe(self, batch: Any) -> str:
         """Name the samples of a batch."""
         return "; ".join(batch.names)
+
+
+def class_weights(counts: Sequence[float] | NDArray[Any], power: float) -> Tensor:
+    """Weights of the classes in the loss: 1 / frequency to some power, 1 on average over all samples.
+
+    Args:
+        counts: how often each class occurs in the training part, [K].
+        power: 0 for classes as they come, 1 for the same share of the loss for every class.
+
+    Returns:
+        fp32, [K]; 0 for a class that does not occur.
+    """
+    seen = np.asarray(counts, dtype=np.float64)
+    weights = np.where(seen > 0, np.maximum(seen, 1) ** -power, 0)
+    weights *= seen.sum() / max(float((weights * seen).sum()), 1e-12)
+    return torch.tensor(weights, dtype=torch.float32)

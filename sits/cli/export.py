@@ -13,7 +13,7 @@ from sits.io.options import ReadOptions
 def export(
     *inputs: str,
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="Folder for the GeoTIFFs.")],
-    reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
+    reading: Reading = ReadOptions(),
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:

@@ -7,7 +7,7 @@ from sits.io.options import ReadOptions
 
 def info(
     *inputs: str,
-    reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
+    reading: Reading = ReadOptions(),
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

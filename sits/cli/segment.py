@@ -36,7 +36,7 @@ def segment(
     ] = None,
     until: Until = None,
     season_start: SeasonStart = None,
-    reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
+    reading: Reading = ReadOptions(),
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
     block: Block = None,

@@ -26,7 +26,7 @@ def update(
     entropy: Entropy = None,
     count: Count = None,
     stac: Stac = False,
-    reading: Reading = ReadOptions(),  # noqa: B008 - it is frozen
+    reading: Reading = ReadOptions(),
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
     block: Block = None,

@@ -7,7 +7,8 @@ import pytest
 
 from geomix import cli, config
 from geomix.cli import run
-from geomix.errors import FormatError
+from geomix.errors import FormatError, InputError
+from geomix.options import TrainOptions
 
 
 @pytest.fixture
@@ -96,13 +97,33 @@ def test_main_exits_with_the_code(verb):
     assert caught.value.code == 1
 
 
-def test_quiet_is_understood_for_every_verb(verb, monkeypatch):
+def test_quiet_and_debug_are_understood_for_every_verb(verb, monkeypatch):
     heard = []
-    monkeypatch.setattr(cli, "talk", lambda quiet: heard.append(quiet))
+    monkeypatch.setattr(cli, "talk", lambda quiet, debug: heard.append((quiet, debug)))
     verb(lambda _: None)
     run(["try", "--quiet"])
     run(["try"])
-    assert heard == [True, False]
+
+    @cli.app.command(name="try-with-options")
+    def with_options(*, options: TrainOptions = TrainOptions()) -> None:
+        """Take the options of a domain's verb as one object."""
+
+    run(["try-with-options", "--debug"])
+    del cli.app["try-with-options"]
+    assert heard == [(True, False), (False, False), (False, True)]
+
+
+def test_debug_prints_the_traceback_beside_the_line(verb, capsys, monkeypatch):
+    def wrong(_):
+        raise InputError("no good")
+
+    monkeypatch.setattr(cli, "_is_asked", lambda arguments, flag: flag == "debug")
+    verb(wrong)
+    assert run(["try"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert err.endswith("error: no good\n")
+    cli.talk()
 
 
 @pytest.fixture

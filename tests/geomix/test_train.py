@@ -1,6 +1,9 @@
+import csv
 import json
 import logging
 import random
+import sys
+from types import SimpleNamespace
 
 import lightning.pytorch as pl
 import numpy as np
@@ -9,7 +12,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from geomix.errors import CheckpointError, InputError, MissingFileError, NonFiniteError, OutputExistsError
+from geomix.errors import (
+    CheckpointError,
+    InputError,
+    MissingFileError,
+    MissingPackageError,
+    NonFiniteError,
+    OutputExistsError,
+)
 from geomix.learn.config import TrainConfig
 from geomix.learn.loop import fit, restore
 from geomix.learn.task import Task
@@ -277,3 +287,34 @@ def test_data_without_a_batch_is_an_error(tmp_path):
 def test_settings_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         settings(**wrong)
+
+
+def test_the_csv_has_a_column_for_figures_that_only_some_epochs_have(tmp_path):
+    config = settings(epochs=3, val_every=2)
+    fit(Toy(config), Data(), config, tmp_path, device="cpu")
+    with (tmp_path / "log.csv").open(newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert [row["epoch"] for row in rows] == ["1", "2", "3"]
+    assert [bool(row["mse"]) for row in rows] == [False, True, False]
+
+
+def test_event_files_for_tensorboard_hold_the_figures_or_the_package_is_named(tmp_path, monkeypatch):
+    written = []
+
+    class Writer:
+        def __init__(self, folder):
+            written.append(folder)
+
+        def add_scalar(self, name, value, epoch):
+            written.append((name, epoch))
+
+        def flush(self):
+            pass
+
+    config = settings(epochs=1, tensorboard=True)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    fit(Toy(config), Data(), config, tmp_path / "a", device="cpu")
+    assert written == [str(tmp_path / "a" / "tensorboard"), ("loss", 1), ("mse", 1), ("seconds", 1)]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingPackageError, match="needs the package tensorboard"):
+        fit(Toy(config), Data(), config, tmp_path / "b", device="cpu")
