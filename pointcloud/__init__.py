@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from pointcloud.cloud import Cloud as Cloud
     from pointcloud.io import read_cloud as read_cloud
     from pointcloud.io import write_cloud as write_cloud
+    from pointcloud.io.preview import write_preview as write_preview
     from pointcloud.predict import segment as segment
-    from pointcloud.preview import write_preview as write_preview
 
 _HOMES = {
     "Cloud": "pointcloud.cloud",
     "read_cloud": "pointcloud.io",
     "segment": "pointcloud.predict",
     "write_cloud": "pointcloud.io",
-    "write_preview": "pointcloud.preview",
+    "write_preview": "pointcloud.io.preview",
 }
 
 __all__ = ["Cloud", "read_cloud", "segment", "write_cloud", "write_preview"]

@@ -14,11 +14,11 @@ from geomix.config import load_config
 from geomix.errors import NonFiniteError
 from pointcloud.cloud import Cloud
 from pointcloud.data import prepare
-from pointcloud.experiment import PointcloudConfig
 from pointcloud.model import PPoMv3
 from pointcloud.serialization import ORDERS, encode
 from pointcloud.sparse import build_table, submanifold_conv
 from pointcloud.synthetic import town
+from pointcloud.task.experiment import PointcloudConfig
 
 log = logging.getLogger(__name__)
 

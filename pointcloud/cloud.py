@@ -1,6 +1,6 @@
 """The value that crosses all floors of this domain: points with named fields and a memory of their file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +24,10 @@ class Source:
     """The coordinates as they were read, metres, [N, 3]."""
     numbers: NDArray[np.float64] | None = None
     """The coordinates as the file writes them, [N, 3], where they are not metres."""
+    kind: str = ""
+    """The format in words where its key says too little, such as `LAZ 1.4, point format 8`."""
+    faces: Callable[[], NDArray[np.int64] | None] | None = None
+    """Gives the triangles of the mesh whose vertices the points are, [F, 3], in formats that have meshes."""
 
 
 @dataclass(frozen=True, eq=False)

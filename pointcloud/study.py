@@ -12,10 +12,10 @@ from geomix.checkpoint import load_model, read_card
 from geomix.config import load_config
 from geomix.errors import InputError
 from geomix.learn.study import Figures, Method, Trial, run_methods
-from pointcloud.baseline import forest
 from pointcloud.data import open_splits
-from pointcloud.experiment import PointcloudConfig
-from pointcloud.task import class_ids, train
+from pointcloud.task.experiment import PointcloudConfig, class_ids
+from pointcloud.task.forest import forest
+from pointcloud.task.training import train
 
 WINDOW = 1024
 """Voxels of a window of attention, as in PTv3."""

@@ -47,13 +47,6 @@ POINTCLOUD = {
     "serialization": 0,
     "sparse": 0,
     "voxels": 0,
-    "augment": 1,
-    "preview": 1,
-    "view": 1,
-    "losses": 2,
-    "experiment": 2,
-    "facts": 3,
-    "baseline": 5,
 }
 HTR = {
     "bidi": 0,

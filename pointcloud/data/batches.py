@@ -14,8 +14,8 @@ from torch.utils.data import Dataset
 
 from geomix.config import Config
 from geomix.errors import InputError
-from pointcloud.augment import Augment, augment
 from pointcloud.cloud import Cloud
+from pointcloud.data.augment import Augment, augment
 from pointcloud.data.inputs import Inputs, Sample, prepare, whole_features
 from pointcloud.data.labels import IGNORE
 from pointcloud.data.sources import LABEL, LabelledCloud

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from geomix.config import Config, hint, parse_config
 from geomix.errors import InputError
-from pointcloud.augment import ABOVE_GROUND
 from pointcloud.cloud import Cloud
+from pointcloud.data.augment import ABOVE_GROUND
 from pointcloud.data.surroundings import height_above_ground, height_above_opening, shape_of_surroundings
 from pointcloud.voxels import relative, voxel_mean, voxelize
 

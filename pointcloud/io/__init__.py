@@ -7,37 +7,25 @@ the class; `docs/pointcloud.md` lists what goes where.
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 from geomix.errors import InputError, MissingFileError, UnsupportedError
 from geomix.files import new_file
 from pointcloud.cloud import Cloud
+from pointcloud.io.formats import FORMATS, find_format, format_of, result_name
 from pointcloud.io.options import ReadOptions, WriteOptions
 from pointcloud.io.sniff import sniff
 
-__all__ = ["FORMATS", "ReadOptions", "WriteOptions", "format_of", "read_cloud", "sniff", "write_cloud"]
-
-
-class Format(NamedTuple):
-    """Where a format is read and written."""
-
-    reader: str
-    """Module here with `read(path, options)`."""
-    writer: str
-    """Module here with `write(cloud, path, options)`."""
-    suffixes: tuple[str, ...]
-    """Names of outputs that mean this format."""
-
-
-FORMATS = {
-    "las": Format("las", "las_write", (".las", ".laz")),
-    "ply": Format("ply", "ply", (".ply",)),
-    "pcd": Format("pcd", "pcd", (".pcd",)),
-    "e57": Format("e57", "e57_write", (".e57",)),
-    "floats": Format("floats", "floats", (".label", ".bin")),
-    "arrays": Format("arrays", "arrays", (".npz", ".npy")),
-    "text": Format("text", "text", (".csv", ".txt", ".xyz", ".asc", ".pts")),
-}
+__all__ = [
+    "FORMATS",
+    "ReadOptions",
+    "WriteOptions",
+    "check_output",
+    "format_of",
+    "read_cloud",
+    "result_name",
+    "sniff",
+    "write_cloud",
+]
 
 
 def read_cloud(path: str | Path, options: ReadOptions | None = None) -> Cloud:
@@ -55,7 +43,7 @@ def read_cloud(path: str | Path, options: ReadOptions | None = None) -> Cloud:
     if not file.exists():
         raise MissingFileError(f"{file}: there is no such file")
     name = options.format or sniff(file)
-    read: Callable[[Path, ReadOptions], Cloud] = import_module(f"{__name__}.{_format(name).reader}").read
+    read: Callable[[Path, ReadOptions], Cloud] = import_module(f"{__name__}.{find_format(name).reader}").read
     return read(file, options)
 
 
@@ -79,26 +67,27 @@ def write_cloud(
     options = options or WriteOptions()
     name = options.format or format_of(Path(path))
     write: Callable[[Cloud, Path, WriteOptions], None] = import_module(
-        f"{__name__}.{_format(name).writer}"
+        f"{__name__}.{find_format(name).writer}"
     ).write
     with new_file(path, overwrite) as temporary:
         write(cloud, temporary, options)
 
 
-def format_of(path: Path) -> str:
-    """The format that the name of an output means.
+def check_output(path: Path, output: Path, overwrite: bool) -> None:
+    """Refuse an output before the work instead of after it.
 
     Raises:
-        UnsupportedError: if it means none.
+        UnsupportedError: if its suffix names no format, or a format that can only copy its own files.
+        OutputExistsError: if it exists and `overwrite` is false.
+        MissingFileError: if its folder does not exist.
+        InputError: if it is the input and `overwrite` is false.
     """
-    for name, form in FORMATS.items():
-        if path.suffix.lower() in form.suffixes:
-            return name
-    known = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
-    raise UnsupportedError(f"{path}: {path.suffix or 'no suffix'!r} names no format; choose one of {known}")
-
-
-def _format(name: str) -> Format:
-    if name not in FORMATS:
-        raise InputError(f"format {name!r} is unknown; choose one of {', '.join(FORMATS)}")
-    return FORMATS[name]
+    name = format_of(output)
+    if FORMATS[name].copies_only and path.is_file() and sniff(path) != name:
+        raise UnsupportedError(
+            f"{output}: {name.upper()} is written from {name.upper()} alone; choose .laz, .ply or .pcd"
+        )
+    if output.exists() and not overwrite and path.exists() and output.samefile(path):
+        raise InputError(f"{output}: is the input itself; choose another name or allow --overwrite")
+    with new_file(output, overwrite):
+        pass  # nothing is written here, so nothing appears

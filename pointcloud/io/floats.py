@@ -47,7 +47,9 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         coord=metres.coord,
         fields=_fields(path, table, options),
         unit=metres.unit,
-        source=Source(path, "floats", columns, metres.coord, metres.numbers),
+        source=Source(
+            path, "floats", columns, metres.coord, metres.numbers, kind=f"floats, {columns} columns"
+        ),
     )
 
 

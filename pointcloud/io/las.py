@@ -60,7 +60,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         fields=_fields(path, data, options),
         crs=crs.to_wkt() if crs is not None else None,
         unit=metres.unit,
-        source=Source(path, "las", payload, metres.coord, metres.numbers),
+        source=Source(path, "las", payload, metres.coord, metres.numbers, kind=_kind(layout)),
     )
 
 
@@ -121,6 +121,11 @@ def _crs(path: Path, data: Any) -> Any:
             _one_line(error),
         )
         return None
+
+
+def _kind(layout: Layout) -> str:
+    name = "COPC" if layout.is_copc else "LAZ" if layout.is_compressed else "LAS"
+    return f"{name} 1.{layout.minor}, point format {layout.point_format}"
 
 
 def _geokeys(layout: Layout) -> bytes | None:

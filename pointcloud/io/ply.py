@@ -5,6 +5,7 @@ Source: Greg Turk, the PLY polygon file format; the files are parsed by plyfile.
 
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -58,21 +59,27 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         coord=metres.coord,
         fields=table.fields,
         unit=metres.unit,
-        source=Source(path, "ply", PlyPayload(data, table.class_column, lines), metres.coord, metres.numbers),
+        source=Source(
+            path,
+            "ply",
+            PlyPayload(data, table.class_column, lines),
+            metres.coord,
+            metres.numbers,
+            faces=partial(_faces, data, len(rows)),
+        ),
     )
 
 
-def faces_of(cloud: Cloud) -> NDArray[np.int64] | None:
-    """The triangles of the mesh whose vertices a cloud is, [F, 3]; None where it is no triangle mesh."""
-    payload = cloud.source.payload if cloud.source else None
-    if not isinstance(payload, PlyPayload) or "face" not in payload.data:
+def _faces(data: Any, points: int) -> NDArray[np.int64] | None:
+    """The triangles of a mesh, [F, 3]; None where it is no triangle mesh."""
+    if "face" not in data:
         return None
-    names = [p.name for p in payload.data["face"].properties if p.name in ("vertex_indices", "vertex_index")]
-    corners = list(payload.data["face"][names[0]]) if names else []
+    names = [p.name for p in data["face"].properties if p.name in ("vertex_indices", "vertex_index")]
+    corners = list(data["face"][names[0]]) if names else []
     if not corners or any(len(face) != 3 for face in corners):
         return None
     faces = np.stack(corners).astype(np.int64)
-    return faces if faces.min() >= 0 and faces.max() < len(cloud) else None
+    return faces if faces.min() >= 0 and faces.max() < points else None
 
 
 def _parse(path: Path) -> tuple[Any, dict[bytes, bytes]]:

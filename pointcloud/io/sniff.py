@@ -4,15 +4,9 @@ import string
 from pathlib import Path
 
 from geomix.errors import FormatError
+from pointcloud.io.formats import FORMATS
 from pointcloud.io.text import is_number
 
-_MAGIC = {
-    b"LASF": "las",
-    b"ply\n": "ply",
-    b"ply\r": "ply",
-    b"ASTM-E57": "e57",
-    b"\x93NUMPY": "arrays",
-}
 _FOREIGN = {
     b"version https://git-lfs": "a Git-LFS pointer, not the file itself; fetch it with `git lfs pull`",
     b"\x89PNG": "a PNG picture",
@@ -46,8 +40,8 @@ def sniff(path: Path) -> str:
         if path.suffix.lower() == ".bin":
             return "floats"  # a sweep in which nothing came back
         raise FormatError(f"{path}: is empty (0 bytes)")
-    for magic, name in _MAGIC.items():
-        if head.startswith(magic):
+    for name, form in FORMATS.items():
+        if form.magic and head.startswith(form.magic):
             return name
     if head.startswith(b"PK\x03\x04") and b".npy" in head:
         return "arrays"
@@ -60,9 +54,8 @@ def sniff(path: Path) -> str:
 
 
 def _is_pcd(head: bytes) -> bool:
-    return head.startswith((b"# .PCD", b"VERSION", b"FIELDS")) or (
-        b"\nFIELDS " in head and b"\nPOINTS " in head and b"\nDATA " in head
-    )
+    """Whether comments stand above the header of a PCD file."""
+    return b"\nFIELDS " in head and b"\nPOINTS " in head and b"\nDATA " in head
 
 
 def _text_or_floats(path: Path, head: bytes) -> str:
@@ -70,7 +63,7 @@ def _text_or_floats(path: Path, head: bytes) -> str:
     if not is_text:
         if path.suffix.lower() == ".label":
             raise FormatError(f"{path}: holds labels, not points; give the scan that they belong to")
-        if path.suffix.lower() in (".las", ".laz", ".ply", ".pcd", ".e57", ".npy", ".npz"):
+        if any(path.suffix.lower() in form.suffixes for form in FORMATS.values() if form.magic):
             raise FormatError(
                 f"{path}: does not start as a {path.suffix} file does; it is damaged or misnamed"
             )

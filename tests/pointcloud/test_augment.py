@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pointcloud.augment import Augment, augment, elastic, recolor, rotation, turn, views
 from pointcloud.cloud import Cloud
+from pointcloud.data.augment import Augment, augment, elastic, recolor, rotation, turn, views
 
 
 def cloud(count: int = 500) -> Cloud:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from pointcloud.baseline import classical_features, forest
 from pointcloud.data import open_splits
 from pointcloud.data.sources import SyntheticData
 from pointcloud.synthetic import town
+from pointcloud.task.forest import classical_features, forest
 
 
 def test_a_forest_learns_made_up_towns_and_repeats_itself() -> None:

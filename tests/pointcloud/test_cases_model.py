@@ -18,11 +18,11 @@ from geomix.errors import InputError, MemoryBudgetError, NonFiniteError
 from pointcloud import sparse
 from pointcloud.cloud import Cloud
 from pointcloud.data import IGNORE, Inputs, LabelMap, features, prepare
-from pointcloud.losses import segmentation_loss
 from pointcloud.model import build_model
+from pointcloud.predict.probabilities import probabilities
 from pointcloud.serialization import BITS, encode, hilbert_encode
 from pointcloud.synthetic import town
-from pointcloud.task import probabilities
+from pointcloud.task.losses import segmentation_loss
 from pointcloud.voxels import voxelize
 from tests.helpers import ROOT
 
@@ -175,8 +175,8 @@ def test_case_18_ignored_points_are_masked_and_foreign_labels_refused() -> None:
 
 def test_case_19_training_stops_at_a_loss_that_is_not_finite(tmp_path: Path) -> None:
     from geomix.config import load_config
-    from pointcloud.experiment import PointcloudConfig
-    from pointcloud.task import train
+    from pointcloud.task.experiment import PointcloudConfig
+    from pointcloud.task.training import train
 
     tiny = load_config("tiny", "pointcloud", PointcloudConfig)
     assert tiny.train.precision in ("fp32", "bf16")

@@ -6,9 +6,8 @@ import pytest
 from geomix.cli import run
 from geomix.errors import InputError, UnsupportedError
 from pointcloud.cloud import Cloud
-from pointcloud.io import read_cloud, write_cloud
-from pointcloud.predict import check_output
-from pointcloud.preview import write_preview
+from pointcloud.io import check_output, read_cloud, write_cloud
+from pointcloud.io.preview import write_preview
 from tests.pointcloud.making import cloud_of, make_las, tiny_model_file
 
 
@@ -116,16 +115,16 @@ def test_view_without_open3d_says_what_to_do(tmp_path, monkeypatch, capsys):
 
 
 def test_evaluate_prints_the_keys_of_the_card(tmp_path, capsys, monkeypatch):
-    from pointcloud import task
+    from pointcloud.task import scoring
 
-    monkeypatch.setattr(task, "evaluate", lambda *args, **kwargs: {"miou": 0.5, "points": 7})
+    monkeypatch.setattr(scoring, "evaluate", lambda *args, **kwargs: {"miou": 0.5, "points": 7})
     model = str(tiny_model_file(tmp_path / "m.safetensors"))
     assert run(["pointcloud", "evaluate", "--model", model, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"miou": 0.5, "points": 7}
 
 
 def test_train_hands_everything_on(tmp_path, capsys, monkeypatch):
-    from pointcloud import task
+    from pointcloud.task import training
 
     seen = {}
 
@@ -133,7 +132,7 @@ def test_train_hands_everything_on(tmp_path, capsys, monkeypatch):
         seen.update(options, config=config, folder=folder, data=data)
         return folder / "x.safetensors"
 
-    monkeypatch.setattr(task, "train", fake)
+    monkeypatch.setattr(training, "train", fake)
     words = ["tiny", "-o", str(tmp_path), "--data", str(tmp_path), "--resume", "--max-minutes", "3"]
     assert run(["pointcloud", "train", *words]) == 0
     assert seen == {

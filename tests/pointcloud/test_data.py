@@ -10,7 +10,6 @@ import yaml
 from pydantic import TypeAdapter
 
 from geomix.errors import FormatError, InputError, MissingFileError
-from pointcloud.augment import Augment
 from pointcloud.cloud import Cloud
 from pointcloud.data import (
     IGNORE,
@@ -25,6 +24,7 @@ from pointcloud.data import (
     collate,
     open_splits,
 )
+from pointcloud.data.augment import Augment
 from pointcloud.data.batches import cut, together, voxel_labels
 from pointcloud.data.labels import SCANNET_MAP, SEMANTICKITTI_MAP, SEMANTICKITTI_SPLITS, semantic_ids
 from pointcloud.data.scannet import category_ids, read_scene, scenes, vertex_normals

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from geomix.errors import ConfigError, InputError
-from pointcloud.augment import ABOVE_GROUND, Augment, augment
 from pointcloud.cloud import Cloud
 from pointcloud.data import features, missing_fields, prepare, read_inputs
+from pointcloud.data.augment import ABOVE_GROUND, Augment, augment
 from pointcloud.data.inputs import whole_features
 from pointcloud.data.surroundings import height_above_ground, height_above_opening, shape_of_surroundings
 from pointcloud.synthetic import town

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from geomix.errors import InputError
 from pointcloud.data import IGNORE
-from pointcloud.losses import check_labels, lovasz_softmax, segmentation_loss
+from pointcloud.task.losses import check_labels, lovasz_softmax, segmentation_loss
 
 
 def jaccard_loss(wrong: Tensor, truth: Tensor) -> float:

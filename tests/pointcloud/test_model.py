@@ -9,10 +9,10 @@ from torch import Tensor
 
 from geomix.config import load_config
 from geomix.errors import ConfigError, InputError, MemoryBudgetError
-from pointcloud.experiment import PointcloudConfig
 from pointcloud.model import PPoMv3, build_model, network, parameters_by_stage
 from pointcloud.model.layers import DropPath, TokenNorm
 from pointcloud.model.scene import coarser, even_windows, first_stage
+from pointcloud.task.experiment import PointcloudConfig
 
 POM = {"name": "pom"}
 ATTENTION = {"name": "attention", "heads": 2}

@@ -18,8 +18,9 @@ from geomix.errors import (
 )
 from pointcloud import segment
 from pointcloud.cloud import Cloud
-from pointcloud.io import WriteOptions, read_cloud, write_cloud
-from pointcloud.predict import check_output, outputs_for, segment_file
+from pointcloud.io import WriteOptions, check_output, read_cloud, write_cloud
+from pointcloud.predict import segment_file
+from pointcloud.predict.names import outputs_for
 from tests.pointcloud.making import (
     CLASSES,
     Layers,
@@ -181,7 +182,7 @@ def test_degrees_are_refused_unless_projected(caplog):
 
 
 def test_a_projection_keeps_distances():
-    from pointcloud.predict import _metric
+    from pointcloud.predict.clouds import _metric
 
     metres = scatter(50, size=(1000, 1000, 20))
     degrees = np.stack([5 + metres[:, 0] / 78_846.8, 45 + metres[:, 1] / 111_132.0, metres[:, 2]], axis=1)

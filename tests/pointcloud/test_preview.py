@@ -4,7 +4,7 @@ from PIL import Image
 
 from geomix.errors import InputError, OutputExistsError
 from pointcloud.cloud import Cloud
-from pointcloud.preview import legend_of, write_preview
+from pointcloud.io.preview import legend_of, write_preview
 from tests.pointcloud.making import CLASSES, scatter
 
 RED, GREEN = (210, 65, 60), (30, 110, 40)  # building, high vegetation

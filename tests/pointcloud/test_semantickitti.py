@@ -13,8 +13,9 @@ from geomix.config import find_config, load_config
 from pointcloud import read_cloud, segment, write_cloud
 from pointcloud.data import LABEL, open_splits
 from pointcloud.data.labels import SEMANTICKITTI_MAP, semantic_ids
-from pointcloud.experiment import PointcloudConfig
-from pointcloud.task import score, train
+from pointcloud.task.experiment import PointcloudConfig
+from pointcloud.task.scoring import score
+from pointcloud.task.training import train
 from tests.helpers import shared_data
 
 POINTS = 6000

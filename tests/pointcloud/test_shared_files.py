@@ -7,7 +7,8 @@ import pytest
 
 from geomix.errors import FormatError, GeomixError
 from pointcloud.io import read_cloud
-from pointcloud.predict import outputs_for, segment_file
+from pointcloud.predict import segment_file
+from pointcloud.predict.names import outputs_for
 from tests.helpers import ROOT, shared_data
 from tests.pointcloud.making import Layers, tiny_model
 

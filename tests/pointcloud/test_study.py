@@ -6,8 +6,8 @@ import pytest
 
 from geomix.config import load_config
 from pointcloud import study
-from pointcloud.experiment import PointcloudConfig
 from pointcloud.model import PPoMv3
+from pointcloud.task.experiment import PointcloudConfig
 
 
 @pytest.fixture(scope="module")

@@ -12,21 +12,15 @@ from torch import Tensor, nn
 from geomix.checkpoint import load_model, read_card
 from geomix.config import load_config
 from geomix.errors import ConfigError, InputError, NonFiniteError
-from pointcloud.augment import views
 from pointcloud.cloud import Cloud
 from pointcloud.data import IGNORE, LABEL, Inputs, LabelledCloud
-from pointcloud.experiment import PointcloudConfig
+from pointcloud.data.augment import views
 from pointcloud.model import PPoMv3
+from pointcloud.predict.probabilities import probabilities
 from pointcloud.synthetic import town
-from pointcloud.task import (
-    PointcloudTask,
-    class_weights,
-    evaluate,
-    official_mean,
-    probabilities,
-    score,
-    train,
-)
+from pointcloud.task.experiment import PointcloudConfig
+from pointcloud.task.scoring import evaluate, official_mean, score
+from pointcloud.task.training import PointcloudTask, class_weights, train
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +50,9 @@ class ByHeight(nn.Module):
     def forward(self, grid_coord: Tensor, feat: Tensor, *, memory: int | None = None) -> Tensor:
         high = (feat[:, :1] > 0).float() * 10
         return torch.cat([10 - high, high, torch.zeros_like(high)], dim=1)
+
+    def memory_estimate(self, voxels: int) -> int:
+        return 12 * voxels
 
 
 def test_training_ends_in_a_model_that_evaluates_as_its_card_says(trained: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from geomix.errors import InputError, MissingPackageError
 from pointcloud.cloud import Cloud
-from pointcloud.view import colors_of, view
+from pointcloud.io.view import colors_of, view
 from tests.pointcloud.making import CLASSES, cloud_of
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from geomix.checkpoint import ClassInfo
 from geomix.errors import InputError, MissingPackageError
 from pointcloud.cloud import Cloud
-from pointcloud.preview import legend_of
+from pointcloud.io.preview import legend_of
 
 
 def view(cloud: Cloud, classes: Sequence[ClassInfo] | None = None, color: str = "auto") -> None:

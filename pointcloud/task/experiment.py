@@ -1,5 +1,6 @@
 """What a training run is made of, as a YAML file of configs/pointcloud says it."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -7,8 +8,8 @@ from pydantic import Field, model_validator
 from geomix.checkpoint import ClassInfo, Source
 from geomix.config import Config
 from geomix.learn.config import TrainConfig
-from pointcloud.augment import Augment
 from pointcloud.data import CropConfig, DataConfig, Inputs
+from pointcloud.data.augment import Augment
 from pointcloud.model import ModelConfig
 
 
@@ -46,3 +47,8 @@ class PointcloudConfig(Config):
         if self.model.classes != len(self.classes):
             raise ValueError(f"model.classes is {self.model.classes}, but classes lists {len(self.classes)}")
         return self
+
+
+def class_ids(classes: Sequence[ClassInfo]) -> tuple[int, ...]:
+    """The ids of classes, in the order of the model's outputs."""
+    return tuple(one.id for one in classes)

@@ -1,4 +1,4 @@
-"""What can be said of a file before anything is computed, and of a configuration before it is trained."""
+"""What can be said of a file before anything is computed."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,11 @@ from numpy.typing import NDArray
 from pointcloud.cloud import Cloud
 from pointcloud.io import ReadOptions, read_cloud
 from pointcloud.io.floats import with_labels
-from pointcloud.io.las import LasPayload
+
+
+def read_labelled(path: Path, options: ReadOptions | None = None) -> Cloud:
+    """Read a cloud, with the labels that lie beside its file where there are any."""
+    return with_labels(read_cloud(path, options))
 
 
 def file_facts(path: Path, options: ReadOptions | None = None) -> dict[str, Any]:
@@ -19,12 +23,12 @@ def file_facts(path: Path, options: ReadOptions | None = None) -> dict[str, Any]
         `file`, `format`, `points`, `not_measured`, `unit`, `crs`, `low` and `high` (of the coordinates, in
         `unit`), `fields` (type, smallest and largest value of each) and `classes` (points of each id).
     """
-    cloud = with_labels(read_cloud(path, options))
+    cloud = read_labelled(path, options)
     measured = cloud.measured()
     coord = cloud.coord[measured]
     facts: dict[str, Any] = {
         "file": str(path),
-        "format": _format(cloud),
+        "format": (cloud.source.kind or cloud.source.format) if cloud.source else "none",
         "points": len(cloud),
         "not_measured": int(len(cloud) - measured.sum()),
         "unit": cloud.unit,
@@ -38,17 +42,6 @@ def file_facts(path: Path, options: ReadOptions | None = None) -> dict[str, Any]
         ids, counts = np.unique(cloud.fields["classification"], return_counts=True)
         facts["classes"] = dict(zip(ids.tolist(), counts.tolist(), strict=True))
     return facts
-
-
-def _format(cloud: Cloud) -> str:
-    source = cloud.source
-    if source is None:
-        return "none"
-    if isinstance(source.payload, LasPayload):
-        layout = source.payload.layout
-        kind = "COPC" if layout.is_copc else "LAZ" if layout.is_compressed else "LAS"
-        return f"{kind} 1.{layout.minor}, point format {layout.point_format}"
-    return f"{source.format}, {source.payload} columns" if source.format == "floats" else source.format
 
 
 def _crs_name(wkt: str | None) -> str | None:
@@ -67,18 +60,3 @@ def _range(values: NDArray[Any]) -> dict[str, Any]:
     if known.size == 0:
         return {"type": kind, "low": None, "high": None}
     return {"type": kind, "low": known.min().item(), "high": known.max().item()}
-
-
-def config_facts(config: str) -> list[tuple[str, int]]:
-    """Parameters of each stage of the model of a configuration, and of all together.
-
-    Args:
-        config: name of a configuration that comes with geomix, or a YAML file.
-    """
-    from geomix.config import load_config
-    from pointcloud.experiment import PointcloudConfig
-    from pointcloud.model import PPoMv3, parameters_by_stage
-
-    experiment = load_config(config, "pointcloud", PointcloudConfig)
-    stages = parameters_by_stage(PPoMv3(experiment.model))
-    return [*stages, ("all", sum(count for _, count in stages))]

@@ -10,7 +10,7 @@ from torch import Tensor
 from geomix.learn.metrics import confusion, scores
 from pointcloud.cloud import Cloud
 from pointcloud.data import IGNORE, LABEL, Inputs, LabelledCloud, features
-from pointcloud.task import Metrics, official_mean
+from pointcloud.task.scoring import Metrics, official_mean
 
 CLASSICAL = Inputs(
     voxel=0.5,

@@ -1,0 +1,85 @@
+"""The verb that gives every point a class."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from geomix.options import DeviceOption, MemoryOption, ModelOption, Overwrite, Quiet, Scheduler
+from pointcloud.cli.options import FLAG, Reading, Views
+from pointcloud.io.options import ReadOptions
+
+
+def segment(
+    *inputs: Path,
+    output: Annotated[
+        Path,
+        Parameter(
+            name=["--output", "-o"],
+            help="The file with classes; its suffix says the format. A folder for several inputs.",
+        ),
+    ],
+    model: ModelOption = "aerial",
+    preview: Annotated[
+        Path | None, Parameter(help="Also draw the classes from above, as PNG; a folder for several inputs.")
+    ] = None,
+    confidence: Annotated[
+        bool, Parameter(**FLAG, help="Also write the probability of each point's class.")
+    ] = False,
+    entropy: Annotated[
+        bool, Parameter(**FLAG, help="Also write how undecided the model is, in nats.")
+    ] = False,
+    reading: Reading = ReadOptions(),
+    project: Annotated[
+        bool, Parameter(**FLAG, help="Accept degrees, and predict in a local projection in metres.")
+    ] = False,
+    tta: Views = False,
+    unlabelled: Annotated[
+        int | None, Parameter(help="Class id of points that cannot be labelled; 0 if that is no class.")
+    ] = None,
+    device: DeviceOption = "auto",
+    memory: MemoryOption = None,
+    scheduler: Scheduler = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> int:
+    """Give every point of a scan a class and write the same file with classes.
+
+    LAS, LAZ, COPC, PLY, PCD, E57, KITTI and nuScenes .bin, ScanNet, numpy and text come in; all points go
+    out in their order, with every other field as it was. Scans are never cut into tiles.
+    """
+    from geomix.checkpoint import card_of, kept_model
+    from geomix.device import choose_device
+    from geomix.parallel.jobs import run_jobs
+    from pointcloud.io import WriteOptions, check_output
+    from pointcloud.io.preview import write_preview
+    from pointcloud.predict import segment_file
+    from pointcloud.predict.names import outputs_for
+
+    paths = outputs_for(inputs, output)
+    pictures = outputs_for(inputs, preview, ".png") if preview else {}
+    if len(inputs) == 1:  # before the model is loaded; in a batch each input fails by itself
+        check_output(inputs[0], paths[inputs[0]], overwrite)
+    kept_model(model, choose_device(device), "pointcloud")  # a wrong name is one error, not one a scan
+    extra = tuple(name for name, wanted in (("confidence", confidence), ("entropy", entropy)) if wanted)
+
+    def work(path: Path) -> list[Path]:
+        target, loaded = paths[path], kept_model(model, choose_device(device), "pointcloud")
+        result = segment_file(
+            path,
+            target,
+            loaded,
+            reading=reading,
+            writing=WriteOptions(extra=extra),
+            memory=memory,
+            project=project,
+            augmented=tta,
+            unlabelled=unlabelled,
+            overwrite=overwrite,
+        )
+        if path not in pictures:
+            return [target]
+        write_preview(result, pictures[path], card_of(loaded).classes, overwrite)
+        return [target, pictures[path]]
+
+    return run_jobs(inputs, work, done=lambda written: print(*written, sep="\n"), scheduler=scheduler)

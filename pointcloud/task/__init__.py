@@ -1,0 +1,1 @@
+"""Training of models for point clouds, and what a model is worth."""
