@@ -6,6 +6,7 @@ the network works in slices with the same result.
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -43,16 +44,17 @@ def probabilities(
     chosen = views(1) if seen is None else seen
     if not chosen:
         raise InputError("a prediction needs one view or more")
-    total: Tensor | None = None
-    for view in chosen:
-        sample = prepare(view(cloud), inputs)
-        logits = _logits(cloud, sample, model, memory)
-        if not torch.isfinite(logits).all():
-            bad = int((~torch.isfinite(logits)).any(dim=1).sum())
-            raise NonFiniteError(f"{cloud.name}: the model returns NaN for {bad} of {len(logits)} voxels")
-        found = logits.float().softmax(dim=1)[sample.inverse]
-        total = found if total is None else total + found
+    total = reduce(torch.add, (_of_view(model, view(cloud), inputs, memory) for view in chosen))
     return total / len(chosen)
+
+
+def _of_view(model: nn.Module, cloud: Cloud, inputs: Inputs, memory: str | int | None) -> Tensor:
+    sample = prepare(cloud, inputs)
+    logits = _logits(cloud, sample, model, memory)
+    if not torch.isfinite(logits).all():
+        bad = int((~torch.isfinite(logits)).any(dim=1).sum())
+        raise NonFiniteError(f"{cloud.name}: the model returns NaN for {bad} of {len(logits)} voxels")
+    return logits.float().softmax(dim=1)[sample.inverse]
 
 
 def _logits(cloud: Cloud, sample: Sample, model: nn.Module, memory: str | int | None) -> Tensor:

@@ -71,7 +71,7 @@ def score(
         memory: bytes that a prediction may use.
 
     Returns:
-        The figures of `geomix.learn.metrics.scores` (means over the classes present), `miou_official` (the mean
+        The figures of `metrics.scores` (means over the classes present), `miou_official` (the mean
         over all classes with an absent one counted as 0, as the benchmarks' servers do) and `points`, the
         number of judged points.
     """
