@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from geomix.checkpoint import load_model, read_card
-from geomix.config import load_config
+from geomix.checkpoint import card_of
 from geomix.errors import InputError
-from geomix.learn.study import Figures, Method, Trial, run_methods
+from geomix.learn.experiment import count_parameters
+from geomix.learn.study import Figures, Method, train_once
 from pointcloud.data import open_splits
-from pointcloud.task.experiment import PointcloudConfig, class_ids
+from pointcloud.task.experiment import PointcloudConfig, PointcloudExperiment, class_ids
 from pointcloud.task.forest import forest
-from pointcloud.task.training import train
 
 WINDOW = 1024
 """Voxels of a window of attention, as in PTv3."""
@@ -38,40 +37,22 @@ FOREST = "random forest"
 KEYS = ("miou", "oa")
 
 
-def study(
-    data: str | Path,
-    work: str | Path,
-    seeds: int = 3,
-    epochs: int = 8,
-    config: PointcloudConfig | str | Path = "aerial",
-) -> list[Trial]:
-    """Train each of `METHODS` and a forest with each seed and score every point of the validation clouds.
+def methods(
+    data: Path, epochs: int = 8, config: PointcloudConfig | str | Path = "aerial"
+) -> dict[str, Method]:
+    """Each of `METHODS` and a forest, trained and scored on every point of the validation clouds.
 
-    No epoch is chosen on these clouds: the last one counts.
+    No epoch is chosen on these clouds: the last one counts. A result has `miou`, `oa` and, of networks,
+    `parameters`.
 
     Args:
         data: folder of the labelled clouds.
-        work: folder for results and runs in progress; what is there already is not run again.
-        seeds: how many seeds, from 0.
         epochs: length of a training; the learning rate falls to 0 within it.
         config: what the methods change.
-
-    Returns:
-        A trial a method and seed, with `miou`, `oa` and, of networks, `parameters`.
-
-    Raises:
-        InputError: if the data have no validation clouds.
     """
-    base = (
-        config
-        if isinstance(config, PointcloudConfig)
-        else load_config(config, "pointcloud", PointcloudConfig)
-    )
-    methods: dict[str, Method] = {
-        name: partial(_run, changed(base, name, epochs), Path(data)) for name in METHODS
-    }
-    methods[FOREST] = partial(_grow, base, Path(data))
-    return run_methods(methods, work, seeds)
+    base = PointcloudExperiment(config).config
+    networks = {name: partial(_train, changed(base, name, epochs), data) for name in METHODS}
+    return {**networks, FOREST: partial(_grow, base, data)}
 
 
 def changed(base: PointcloudConfig, method: str, epochs: int) -> PointcloudConfig:
@@ -79,23 +60,18 @@ def changed(base: PointcloudConfig, method: str, epochs: int) -> PointcloudConfi
 
     PoM has 6 dim^2 weights and attention 4 dim^2: where all mixers are attention, the MLPs are one dim wider.
     """
-    model = base.model.model_dump() | METHODS[method]
-    if model["mixer"] == ATTENTION:
-        model["mlp_ratio"] += 1
-    values = base.model_dump()
-    values["model"] = model
-    values["train"] |= {"epochs": epochs, "val_every": epochs}
-    return PointcloudConfig.model_validate(values)
+    model = {f"model.{name}": value for name, value in METHODS[method].items()}
+    if model.get("model.mixer") == ATTENTION:
+        model["model.mlp_ratio"] = base.model.mlp_ratio + 1
+    return base.changed({**model, "train.epochs": epochs, "train.val_every": epochs})
 
 
-def _run(config: PointcloudConfig, data: Path, seed: int, place: Path) -> Figures:
-    config = config.model_copy(update={"train": config.train.model_copy(update={"seed": seed})})
-    file = train(config, place, data, resume=True, device="cpu")
-    metrics = read_card(file).metrics
+def _train(config: PointcloudConfig, data: Path, seed: int, place: Path) -> Figures:
+    model = train_once(PointcloudExperiment, config, data, seed, place)
+    metrics = card_of(model).metrics
     if "val" not in metrics:
         raise InputError(f"{data}: the configuration names no validation clouds to compare on")
-    count = sum(weight.numel() for weight in load_model(file).parameters())
-    return {key: metrics["val"][key] for key in KEYS} | {"parameters": float(count)}
+    return {key: metrics["val"][key] for key in KEYS} | {"parameters": float(count_parameters(model))}
 
 
 def _grow(config: PointcloudConfig, data: Path, seed: int, place: Path) -> Figures:

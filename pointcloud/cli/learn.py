@@ -1,87 +1,62 @@
 """The verbs that train, judge and import models."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
+from geomix.learn.splits import Split
 from geomix.options import (
-    DeviceOption,
     Epochs,
-    Json,
-    MaxMinutes,
+    EvaluateOptions,
     MemoryOption,
     ModelOption,
     Overwrite,
     Quiet,
-    Resume,
-    RunFolder,
-    Seeds,
-    StudyFolder,
+    StudyOptions,
+    TrainOptions,
 )
 from pointcloud.cli.options import FLAG, Data, Views
 
 
-def train(
-    config: str,
-    /,
-    *,
-    output: RunFolder = None,
-    data: Data = None,
-    resume: Resume = False,
-    max_minutes: MaxMinutes = None,
-    device: DeviceOption = "auto",
-    quiet: Quiet = False,
-) -> None:
+def train(config: str, /, *, data: Data = None, options: TrainOptions = TrainOptions()) -> None:
     """Train a model from a configuration, by its name (`geomix config list pointcloud`) or a YAML file.
 
     The best model is written as one file with its card; `tiny` trains on made-up towns in a minute.
     """
-    from pointcloud.task.training import train as run
+    from geomix.learn.verbs import train_verb
+    from pointcloud.task.experiment import PointcloudExperiment
 
-    folder = output or Path("runs") / Path(config).stem
-    print(run(config, folder, data, resume=resume, max_minutes=max_minutes, device=device))
+    train_verb(PointcloudExperiment(config), data, options)
 
 
 def evaluate(
     *,
     model: ModelOption = "aerial",
     data: Data = None,
-    split: Literal["train", "val", "test", "all"] = "test",
+    split: Split = "test",
     tta: Views = False,
-    device: DeviceOption = "auto",
     memory: MemoryOption = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    options: EvaluateOptions = EvaluateOptions(),
 ) -> None:
     """Score a model on labelled data, divided as its card says; the figures are those of the card."""
-    from geomix.checkpoint import load_model
-    from geomix.device import choose_device
-    from geomix.memory import parse_memory
-    from geomix.report import flat, json_text, table
-    from pointcloud.task.scoring import evaluate as run
+    from geomix.learn.verbs import evaluate_verb
+    from pointcloud.task.experiment import PointcloudExperiment
 
-    loaded = load_model(model, choose_device(device), "pointcloud")
-    budget = parse_memory(memory) if memory else None
-    figures = run(loaded, data, split, augmented=tta, memory=budget)
-    print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
+    evaluate_verb(PointcloudExperiment, model, data, split, options, augmented=tta, memory=memory)
 
 
 def study(
     *,
     data: Annotated[Path, Parameter(name="--data", help="Folder of the tiles that `aerial` learns from.")],
-    output: StudyFolder = Path("runs/study/pointcloud"),
-    seeds: Seeds = 3,
     epochs: Epochs = 8,
-    json: Json = False,
-    quiet: Quiet = False,
+    options: StudyOptions = StudyOptions(),
 ) -> None:
     """Repeat the comparison of mixers and a random forest in the documentation, all with one budget."""
-    from geomix.learn.study import report
-    from pointcloud.study import KEYS
-    from pointcloud.study import study as run
+    from geomix.learn.verbs import study_verb
+    from pointcloud.study import KEYS, methods
 
-    print(report(run(data, output, seeds, epochs), KEYS, json))
+    study_verb(methods(data, epochs), KEYS, options)
 
 
 def import_published(

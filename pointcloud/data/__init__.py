@@ -3,7 +3,7 @@
 from pointcloud.data.batches import Batch, CropConfig, Crops, Whole, collate, prepare_labelled
 from pointcloud.data.inputs import Inputs, Sample, features, missing_fields, prepare, read_inputs
 from pointcloud.data.labels import IGNORE, LabelMap
-from pointcloud.data.sources import LABEL, DataConfig, LabelledCloud, Splits, open_splits
+from pointcloud.data.sources import LABEL, DataConfig, LabelledCloud, count_classes, open_splits
 
 __all__ = [
     "IGNORE",
@@ -16,9 +16,9 @@ __all__ = [
     "LabelMap",
     "LabelledCloud",
     "Sample",
-    "Splits",
     "Whole",
     "collate",
+    "count_classes",
     "features",
     "missing_fields",
     "open_splits",

@@ -1,18 +1,20 @@
 """Where labelled clouds come from and how they are divided into training, validation and test."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from geomix.config import Config
 from geomix.errors import InputError, MissingFileError
+from geomix.learn.splits import Splits
 from pointcloud.cloud import Cloud
-from pointcloud.data.labels import SEMANTICKITTI_MAP, SEMANTICKITTI_SPLITS, LabelMap, semantic_ids
+from pointcloud.data.labels import IGNORE, SEMANTICKITTI_MAP, SEMANTICKITTI_SPLITS, LabelMap, semantic_ids
 from pointcloud.data.scannet import read_scene, scenes
 from pointcloud.synthetic import town
 
@@ -76,31 +78,7 @@ class LabelledCloud:
     """Gives the cloud with `LABEL`; points that are no measurement are left out."""
 
 
-@dataclass(frozen=True)
-class Splits:
-    """Labelled clouds by what they are for."""
-
-    train: list[LabelledCloud]
-    val: list[LabelledCloud]
-    test: list[LabelledCloud]
-
-    def of(self, name: str) -> list[LabelledCloud]:
-        """The clouds of a split, `train`, `val`, `test` or `all`.
-
-        Raises:
-            InputError: if there is no such split or it is empty.
-        """
-        parts = {"train": self.train, "val": self.val, "test": self.test}
-        if name != "all" and name not in parts:
-            raise InputError(f"unknown split {name!r}; choose from train, val, test, all")
-        found = [one for part in parts.values() for one in part] if name == "all" else parts[name]
-        if not found:
-            there = ", ".join(part for part, items in parts.items() if items)
-            raise InputError(f"these data hold no {name} split; choose from {there}, all")
-        return found
-
-
-def open_splits(data: AnyData, path: Path | None, ids: tuple[int, ...]) -> Splits:
+def open_splits(data: AnyData, path: Path | None, ids: tuple[int, ...]) -> Splits[LabelledCloud]:
     """Find labelled clouds; nothing is read yet.
 
     Args:
@@ -126,6 +104,18 @@ def open_splits(data: AnyData, path: Path | None, ids: tuple[int, ...]) -> Split
     return _scenes(path, LabelMap(ids, ignored=ignored))
 
 
+_MOST_COUNTED = 200
+
+
+def count_classes(clouds: Sequence[LabelledCloud], classes: int) -> NDArray[np.int64]:
+    """How many points each class has, [K]; of many clouds, a sample spread over all of them is counted."""
+    counts = np.zeros(classes, dtype=np.int64)
+    for one in clouds[:: max(1, len(clouds) // _MOST_COUNTED)]:
+        labels = np.asarray(one.read().fields[LABEL])
+        counts += np.bincount(labels[labels != IGNORE], minlength=classes)
+    return counts
+
+
 def labelled(cloud: Cloud, labels: LabelMap, name: str) -> Cloud:
     """A cloud with class numbers in `LABEL`, without the points that are no measurement.
 
@@ -142,7 +132,7 @@ def labelled(cloud: Cloud, labels: LabelMap, name: str) -> Cloud:
     return cloud if measured.all() else cloud.take(measured)
 
 
-def _files(data: FileData, path: Path, labels: LabelMap) -> Splits:
+def _files(data: FileData, path: Path, labels: LabelMap) -> Splits[LabelledCloud]:
     from pointcloud.io import read_cloud
 
     seen: dict[Path, str] = {}
@@ -166,7 +156,7 @@ def _cloud(file: Path, read: Callable[[], Cloud], labels: LabelMap) -> LabelledC
     return LabelledCloud(file.name, lambda: labelled(read(), labels, str(file)))
 
 
-def _sequences(data: SemanticKittiData, path: Path, labels: LabelMap) -> Splits:
+def _sequences(data: SemanticKittiData, path: Path, labels: LabelMap) -> Splits[LabelledCloud]:
     home = path / "sequences" if (path / "sequences").is_dir() else path
     parts: dict[str, list[LabelledCloud]] = {}
     for split, numbers in SEMANTICKITTI_SPLITS.items():
@@ -200,7 +190,7 @@ def _scan(scan: Path, labels: LabelMap) -> Cloud:
     return labelled(cloud, labels, str(label_file))
 
 
-def _scenes(path: Path, labels: LabelMap) -> Splits:
+def _scenes(path: Path, labels: LabelMap) -> Splits[LabelledCloud]:
     def part(split: str) -> list[LabelledCloud]:
         return [_cloud(scene, partial(read_scene, scene, True), labels) for scene in scenes(path, split)]
 
@@ -208,7 +198,7 @@ def _scenes(path: Path, labels: LabelMap) -> Splits:
     return Splits(part("train"), part("val"), [])
 
 
-def _towns(data: SyntheticData, ids: tuple[int, ...]) -> Splits:
+def _towns(data: SyntheticData, ids: tuple[int, ...]) -> Splits[LabelledCloud]:
     labels = LabelMap(ids, ignored=frozenset(range(2, 7)) - set(ids))
 
     def one(number: int) -> LabelledCloud:

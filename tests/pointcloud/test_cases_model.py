@@ -175,8 +175,8 @@ def test_case_18_ignored_points_are_masked_and_foreign_labels_refused() -> None:
 
 def test_case_19_training_stops_at_a_loss_that_is_not_finite(tmp_path: Path) -> None:
     from geomix.config import load_config
-    from pointcloud.task.experiment import PointcloudConfig
-    from pointcloud.task.training import train
+    from geomix.learn.experiment import train
+    from pointcloud.task.experiment import PointcloudConfig, PointcloudExperiment
 
     tiny = load_config("tiny", "pointcloud", PointcloudConfig)
     assert tiny.train.precision in ("fp32", "bf16")
@@ -184,7 +184,7 @@ def test_case_19_training_stops_at_a_loss_that_is_not_finite(tmp_path: Path) -> 
     data = tiny.data.model_copy(update={"clouds": 3, "size": 10.0, "density": 1.0})
     broken = tiny.model_copy(update={"train": fast, "data": data})
     with pytest.raises(NonFiniteError, match=r"at batch \d+ of epoch 0 \(town 0; town 0\)"):
-        train(broken, tmp_path, device="cpu")
+        train(PointcloudExperiment(broken), tmp_path, device="cpu")
 
 
 def test_case_24_results_repeat_and_do_not_depend_on_batch_mates(model, scan: Cloud) -> None:

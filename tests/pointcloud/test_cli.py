@@ -114,32 +114,21 @@ def test_view_without_open3d_says_what_to_do(tmp_path, monkeypatch, capsys):
     assert "geomix[view]" in capsys.readouterr().err
 
 
-def test_evaluate_prints_the_keys_of_the_card(tmp_path, capsys, monkeypatch):
-    from pointcloud.task import scoring
-
-    monkeypatch.setattr(scoring, "evaluate", lambda *args, **kwargs: {"miou": 0.5, "points": 7})
-    model = str(tiny_model_file(tmp_path / "m.safetensors"))
-    assert run(["pointcloud", "evaluate", "--model", model, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"miou": 0.5, "points": 7}
-
-
-def test_train_hands_everything_on(tmp_path, capsys, monkeypatch):
-    from pointcloud.task import training
+def test_evaluate_hands_everything_on(tmp_path, capsys, monkeypatch):
+    from geomix.learn import verbs
 
     seen = {}
 
-    def fake(config, folder, data, **options):
-        seen.update(options, config=config, folder=folder, data=data)
-        return folder / "x.safetensors"
+    def fake(kind, model, data, split, **options):
+        seen.update(options, data=data, split=split)
+        return {"miou": 0.5, "points": 7}
 
-    monkeypatch.setattr(training, "train", fake)
-    words = ["tiny", "-o", str(tmp_path), "--data", str(tmp_path), "--resume", "--max-minutes", "3"]
-    assert run(["pointcloud", "train", *words]) == 0
-    assert seen == {
-        "config": "tiny", "folder": tmp_path, "data": tmp_path, "resume": True, "max_minutes": 3.0,
-        "device": "auto",
-    }  # fmt: skip
-    assert capsys.readouterr().out.strip() == str(tmp_path / "x.safetensors")
+    monkeypatch.setattr(verbs, "evaluate", fake)
+    model = str(tiny_model_file(tmp_path / "m.safetensors"))
+    words = ["--model", model, "--split", "val", "--tta", "--memory", "2GB", "--json"]
+    assert run(["pointcloud", "evaluate", *words]) == 0
+    assert json.loads(capsys.readouterr().out) == {"miou": 0.5, "points": 7}
+    assert seen == {"data": None, "split": "val", "augmented": True, "memory": "2GB"}
 
 
 def test_import_refuses_what_is_no_checkpoint(tmp_path, capsys):

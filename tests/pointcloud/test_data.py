@@ -104,7 +104,7 @@ def test_files_are_found_by_pattern_and_split(tmp_path: Path) -> None:
     assert np.array_equal(cloud.fields[LABEL] + 2, cloud.fields["classification"])
     with pytest.raises(InputError, match="no test split"):
         splits.of("test")
-    with pytest.raises(InputError, match="unknown split"):
+    with pytest.raises(InputError, match="there is no split"):
         splits.of("training")
     assert len(splits.of("all")) == 3
 

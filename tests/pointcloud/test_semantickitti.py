@@ -10,12 +10,12 @@ import yaml
 
 from geomix.checkpoint import load_model
 from geomix.config import find_config, load_config
+from geomix.learn.experiment import train
 from pointcloud import read_cloud, segment, write_cloud
 from pointcloud.data import LABEL, open_splits
 from pointcloud.data.labels import SEMANTICKITTI_MAP, semantic_ids
-from pointcloud.task.experiment import PointcloudConfig
+from pointcloud.task.experiment import PointcloudConfig, PointcloudExperiment
 from pointcloud.task.scoring import score
-from pointcloud.task.training import train
 from tests.helpers import shared_data
 
 POINTS = 6000
@@ -55,7 +55,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> PointcloudConfig:
 
 @pytest.fixture(scope="module")
 def model_file(root: Path, small: PointcloudConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(small, tmp_path_factory.mktemp("run"), root, device="cpu")
+    return train(PointcloudExperiment(small), tmp_path_factory.mktemp("run"), root, device="cpu")
 
 
 def test_the_pipeline_learns_the_scan_it_is_shown(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from geomix.config import load_config
+from geomix.learn.study import run_methods
 from pointcloud import study
 from pointcloud.model import PPoMv3
 from pointcloud.task.experiment import PointcloudConfig
@@ -42,7 +43,7 @@ def test_a_study_trains_and_scores(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     )
     names = ("PPoMv3, whole scan", "PTv3 attention")
     monkeypatch.setattr(study, "METHODS", {name: study.METHODS[name] for name in names})
-    trials = study.study(tmp_path, tmp_path / "work", seeds=1, epochs=1, config=quick)
+    trials = run_methods(study.methods(tmp_path, epochs=1, config=quick), tmp_path / "work", seeds=1)
     assert [trial.method for trial in trials] == [*names, study.FOREST]
     for trial in trials:
         assert set(study.KEYS) <= set(trial.figures)

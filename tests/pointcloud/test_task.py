@@ -12,15 +12,16 @@ from torch import Tensor, nn
 from geomix.checkpoint import load_model, read_card
 from geomix.config import load_config
 from geomix.errors import ConfigError, InputError, NonFiniteError
+from geomix.learn.experiment import evaluate, train
 from pointcloud.cloud import Cloud
-from pointcloud.data import IGNORE, LABEL, Inputs, LabelledCloud
+from pointcloud.data import IGNORE, LABEL, Inputs, LabelledCloud, count_classes
 from pointcloud.data.augment import views
 from pointcloud.model import PPoMv3
 from pointcloud.predict.probabilities import probabilities
 from pointcloud.synthetic import town
-from pointcloud.task.experiment import PointcloudConfig
-from pointcloud.task.scoring import evaluate, official_mean, score
-from pointcloud.task.training import PointcloudTask, class_weights, train
+from pointcloud.task.experiment import PointcloudConfig, PointcloudExperiment
+from pointcloud.task.scoring import official_mean, score
+from pointcloud.task.training import PointcloudTask
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def quick() -> PointcloudConfig:
 
 @pytest.fixture(scope="module")
 def trained(quick: PointcloudConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(quick, tmp_path_factory.mktemp("run"), device="cpu")
+    return train(PointcloudExperiment(quick), tmp_path_factory.mktemp("run"), device="cpu")
 
 
 class ByHeight(nn.Module):
@@ -60,18 +61,18 @@ def test_training_ends_in_a_model_that_evaluates_as_its_card_says(trained: Path)
     card = read_card(trained)
     assert set(card.metrics) == {"val", "test"}
     for split in ("val", "test"):
-        found = evaluate(model, split=split)  # type: ignore[arg-type]
+        found = evaluate(PointcloudExperiment, model, split=split)
         assert found["miou"] == pytest.approx(card.metrics[split]["miou"])
         assert set(found) == set(card.metrics[split])
     assert [one.id for one in card.classes or ()] == [2, 3, 4, 5, 6]
-    assert evaluate(model, split="all")["points"] > found["points"]
+    assert evaluate(PointcloudExperiment, model, split="all")["points"] > found["points"]
 
 
 def test_a_run_goes_on_where_it_stopped(quick: PointcloudConfig, trained: Path, tmp_path: Path) -> None:
     # Cut short by the clock: fewer epochs would be another schedule.
-    train(quick, tmp_path, max_minutes=1e-9, device="cpu")
+    train(PointcloudExperiment(quick), tmp_path, max_minutes=1e-9, device="cpu")
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 1
-    resumed = train(quick, tmp_path, resume=True, device="cpu")
+    resumed = train(PointcloudExperiment(quick), tmp_path, resume=True, device="cpu")
     weights, expected = load_file(resumed), load_file(trained)
     assert all(torch.equal(weights[name], value) for name, value in expected.items())
     assert read_card(resumed) == read_card(trained)
@@ -108,19 +109,14 @@ def test_views_are_averaged_per_point(trained: Path) -> None:
     torch.testing.assert_close(together.sum(1), torch.ones(len(cloud)))
 
 
-def test_rare_classes_weigh_more() -> None:
-    clouds = [
-        LabelledCloud("x", lambda: Cloud.from_arrays(np.zeros((12, 3)), **{LABEL: [0] * 9 + [1, IGNORE, 1]}))
-    ]
-    weights = class_weights(clouds, 3, 1.0)
-    assert weights[1] / weights[0] == pytest.approx(4.5)
-    assert weights[2] == 0
-    assert (weights * torch.tensor([9, 2, 0])).sum().item() == pytest.approx(11)
-    assert class_weights(clouds, 3, 0.0).tolist() == [1, 1, 1]
+def test_labelled_points_are_counted_by_class() -> None:
+    labels = {LABEL: [0] * 9 + [1, IGNORE, 1]}
+    clouds = [LabelledCloud("x", lambda: Cloud.from_arrays(np.zeros((12, 3)), **labels))] * 2
+    assert count_classes(clouds, 3).tolist() == [18, 4, 0]
 
 
 def test_a_loss_that_is_not_finite_names_the_clouds(quick: PointcloudConfig) -> None:
-    task = PointcloudTask(PPoMv3(quick.model), quick)
+    task = PointcloudTask(PPoMv3(quick.model), quick.train)
     from pointcloud.data import Whole, collate, open_splits
 
     batch = collate([Whole(open_splits(quick.data, None, (2, 3, 4, 5, 6)).train, quick.inputs)[0]])
@@ -134,7 +130,7 @@ def test_a_card_without_its_division_cannot_be_evaluated(trained: Path) -> None:
     model = load_model(trained)
     object.__setattr__(model, "card", model.card.model_copy(update={"data": ()}))  # type: ignore[union-attr, operator]
     with pytest.raises(InputError, match="how its data are divided"):
-        evaluate(model)
+        evaluate(PointcloudExperiment, model)
 
 
 @pytest.mark.parametrize(
