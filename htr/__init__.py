@@ -8,18 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from htr.io.options import PageOptions
     from htr.io.pages import read_lines, write
     from htr.page import Line, Page
-    from htr.predict import PageOptions, transcribe
+    from htr.predict.pages import transcribe
 
 __all__ = ["Line", "Page", "PageOptions", "read_lines", "transcribe", "write"]
 
 _HOME = {
     "Line": "htr.page",
     "Page": "htr.page",
-    "PageOptions": "htr.predict",
+    "PageOptions": "htr.io.options",
     "read_lines": "htr.io.pages",
-    "transcribe": "htr.predict",
+    "transcribe": "htr.predict.pages",
     "write": "htr.io.pages",
 }
 

@@ -14,10 +14,10 @@ from geomix.bench import Row, measure
 from geomix.config import load_config
 from geomix.errors import InputError
 from geomix.memory import peak_memory
-from htr.experiment import HtrConfig
-from htr.model import LineRecogniser
+from htr.data.unroll import Slots, unroll
+from htr.model.network import LineRecogniser
 from htr.study import ATTENTION, POM
-from htr.unroll import Slots, unroll
+from htr.task.experiment import HtrConfig
 
 MIXERS: dict[str, Any] = {"attention": ATTENTION, "pom": POM, "hybrid": [ATTENTION, POM] * 2}
 """The mixers that are compared; the hybrid takes turns between the other two."""

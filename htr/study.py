@@ -11,8 +11,8 @@ from typing import Any
 from geomix.checkpoint import load_model, read_card
 from geomix.config import load_config
 from geomix.learn.study import Figures, Trial, run_methods
-from htr.experiment import HtrConfig
-from htr.task import train
+from htr.task.experiment import HtrConfig
+from htr.task.training import train
 
 ATTENTION = {"name": "attention", "heads": 6}
 POM = {"name": "pom", "degree": 2, "expand": 2, "gate_heads": 32}

@@ -53,21 +53,6 @@ HTR = {
     "charset": 0,
     "page": 0,
     "layout": 1,
-    "augment": 1,
-    "batches": 1,
-    "ctc": 1,
-    "held_out": 1,
-    "level": 1,
-    "lm": 1,
-    "sources": 1,
-    "stem": 1,
-    "unroll": 1,
-    "decode": 2,
-    "experiment": 2,
-    "shards": 2,
-    "evaluate": 3,
-    "importer": 3,
-    "recognise": 3,
 }
 OWN_ROOMS = {"sits": SITS, "pointcloud": POINTCLOUD, "htr": HTR}
 LIFTABLE = (

@@ -24,12 +24,12 @@ def demo(
     from geomix.checkpoint import bundled_models
     from geomix.files import make_folder
     from geomix.report import table
-    from htr.cli.jobs import write_all
-    from htr.evaluate import PageScore
     from htr.io.images import read_image
     from htr.io.pages import write
-    from htr.predict import default_model, find_page, load, model_reader, read_page
+    from htr.predict.names import write_all
+    from htr.predict.pages import default_model, find_page, load, model_reader, read_page
     from htr.synthetic import draw_page, sentence
+    from htr.task.scoring import PageScore
 
     make_folder(output)
     rng = np.random.default_rng(seed)

@@ -37,7 +37,7 @@ def draw(
     from geomix.errors import InputError
     from geomix.files import new_file
     from geomix.progress import progress
-    from htr.data import write_tar
+    from htr.data.tars import write_tar
     from htr.synthetic import FONT, find_fonts, font_lines
 
     if output.suffix != ".tar":
@@ -50,7 +50,7 @@ def draw(
 
 def _read(paths: tuple[Path, ...]) -> list[str]:
     from geomix.errors import FormatError, InputError, MissingFileError
-    from htr.sources import read_labelled_lines
+    from htr.data.sources import read_labelled_lines
 
     if not paths:
         raise InputError("there is no text to write; name a text file or tars of lines")

@@ -19,7 +19,7 @@ from geomix.options import (
 )
 
 if TYPE_CHECKING:
-    from htr.predict import Reader
+    from htr.predict.pages import Reader
 
 Data = Annotated[
     tuple[Path, ...],
@@ -59,7 +59,7 @@ def train(
     your own hand are the best remedy for a hand or a language that the bundled model reads badly.
     """
     from geomix.errors import InputError
-    from htr.task import train as run
+    from htr.task.training import train as run
 
     if model and not data:
         raise InputError(f"--model {model}: give the lines to learn on with --data")
@@ -109,8 +109,8 @@ def evaluate(
     """
     from geomix.errors import InputError
     from geomix.report import flat, json_text, table
-    from htr.lm import CharacterModel
-    from htr.predict import default_model, load, model_reader
+    from htr.predict.lm import CharacterModel
+    from htr.predict.pages import default_model, load, model_reader
 
     tars = [tar for path in data for tar in ([path] if path.suffix == ".tar" else sorted(path.glob("*.tar")))]
     pages = [path for path in data if path.suffix != ".tar" and not any(path.glob("*.tar"))]
@@ -124,8 +124,9 @@ def evaluate(
 
 
 def _score_lines(tars: list[Path], split: str, reader: "Reader") -> dict[str, Any]:
-    from htr.data import new_hands, read_tar
-    from htr.evaluate import evaluate_lines
+    from htr.data.sources import new_hands
+    from htr.data.tars import read_tar
+    from htr.task.scoring import evaluate_lines
 
     samples = [sample for path in tars for sample in read_tar(path)]
     chosen = [sample for sample in samples if split in ("all", sample.split)]
@@ -134,8 +135,8 @@ def _score_lines(tars: list[Path], split: str, reader: "Reader") -> dict[str, An
 
 def _score_pages(paths: list[Path], split: str, reader: "Reader", given_lines: bool) -> dict[str, Any]:
     from geomix.errors import InputError
-    from htr.evaluate import evaluate_pages
-    from htr.layout.samples import SPLITS, true_pages
+    from htr.data.pages import SPLITS, true_pages
+    from htr.task.scoring import evaluate_pages
 
     pages = [
         page
@@ -185,7 +186,7 @@ def import_model(
     """Turn a published HTR-VT checkpoint into a model file of geomix. Nothing in it is executed."""
     from geomix.errors import MissingFileError
     from htr.charset import Charset
-    from htr.importer import import_htr_vt
+    from htr.model.published import import_htr_vt
 
     if not charset.is_file():
         raise MissingFileError(f"{charset}: there is no such file with the characters")

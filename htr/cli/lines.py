@@ -9,7 +9,7 @@ from geomix.options import Json, Overwrite, Quiet
 from htr.cli.options import InkPolarity, Lines, MaxPixels, Merge, ReadingOrder, TextDirection, page_options
 
 if TYPE_CHECKING:
-    from htr.evaluate import PageScore
+    from htr.task.scoring import PageScore
 
 
 def lines(
@@ -48,11 +48,11 @@ def lines(
     """
     from geomix.files import make_folder
     from geomix.parallel.jobs import run_jobs
-    from htr.cli.jobs import image_of, jobs, write_all
-    from htr.evaluate import PageScore
     from htr.io.images import read_images
     from htr.io.pages import read_lines
-    from htr.predict import find_page
+    from htr.predict.names import image_of, jobs, write_all
+    from htr.predict.pages import find_page
+    from htr.task.scoring import PageScore
 
     options = page_options(direction, ink, merge, reading_order, max_pixels=max_pixels)
     todo = {str(job.image): job for job in jobs(pages, lines)}

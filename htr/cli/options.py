@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from htr.predict import PageOptions
+    from htr.io.options import PageOptions
 
 Lines = Annotated[
     Path | None,
@@ -51,7 +51,7 @@ def page_options(
     max_pixels: str | None = None,
 ) -> "PageOptions":
     """The flags of a verb as the one value that the rooms below take."""
-    from htr.predict import PageOptions
+    from htr.io.options import PageOptions
 
     return PageOptions(
         direction=direction,

@@ -19,8 +19,8 @@ from htr.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from htr.lm import CharacterModel
-    from htr.predict import Reader
+    from htr.predict.lm import CharacterModel
+    from htr.predict.pages import Reader
 
 
 def transcribe(
@@ -79,8 +79,8 @@ def transcribe(
     """
     from geomix.files import make_folder
     from geomix.parallel.jobs import run_jobs
-    from htr.cli.jobs import Job, image_of, jobs, write_all
-    from htr.predict import transcribe_file
+    from htr.predict.names import Job, image_of, jobs, write_all
+    from htr.predict.pages import transcribe_file
 
     options = page_options(direction, ink, merge, reading_order, single_line, max_pixels)
     todo = {str(job.image): job for job in jobs(pages, lines)}
@@ -111,7 +111,7 @@ def _reader(
     """What reads lines; its models are loaded once in each process that reads."""
     from geomix.checkpoint import kept_model
     from geomix.device import choose_device
-    from htr.predict import default_model, model_reader
+    from htr.predict.pages import default_model, model_reader
 
     language = None if lm is None else _language(lm, lm.stat().st_mtime_ns if lm.is_file() else 0)
     loaded = kept_model(model or default_model(), choose_device(device), "htr")
@@ -120,6 +120,6 @@ def _reader(
 
 @lru_cache(maxsize=1)
 def _language(path: Path, stamp: int) -> "CharacterModel":
-    from htr.lm import CharacterModel
+    from htr.predict.lm import CharacterModel
 
     return CharacterModel.from_file(path)

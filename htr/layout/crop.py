@@ -17,6 +17,8 @@ from htr.page import Line, Points
 
 log = logging.getLogger(__name__)
 
+HEIGHT = 64
+"""Height at which lines are cut out, px."""
 _MAX_SIDE = 30_000
 """OpenCV indexes its images with 16 bits."""
 

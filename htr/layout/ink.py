@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from htr.io.images import Grey
+from htr.io.options import Polarity
 
 Ink = NDArray[np.float32]
-Polarity = Literal["auto", "dark", "light"]
 
 PITCH = 32.0
 """From one line of writing to the next at the scale on which lines are sought, px."""

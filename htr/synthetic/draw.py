@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from geomix.errors import FormatError, MissingFileError
 from htr.charset import normalize_text
-from htr.data import Sample
+from htr.data.inputs import Sample
 from htr.page import Line, Page, Points
 from htr.synthetic.words import sentence
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from geomix.errors import InputError, MissingFileError
 from htr.charset import clean_label
-from htr.data import Sample
+from htr.data.inputs import Sample
 from htr.synthetic.draw import draw_line, open_font
 
 log = logging.getLogger(__name__)

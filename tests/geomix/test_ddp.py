@@ -15,9 +15,9 @@ from geomix.checkpoint import read_card
 from geomix.errors import InputError, ProcessError
 from geomix.learn.epochs import EpochLoader
 from geomix.parallel.ranks import NOTHING, here, join, naming_the_rank, own
-from htr.batches import TrainingLines, TrainingPages
 from htr.charset import Charset
-from htr.data import Sample
+from htr.data.batches import TrainingLines, TrainingPages
+from htr.data.inputs import Sample
 from tests.geomix.ddp_worker import Points, collate, data, plain
 from tests.helpers import ROOT
 

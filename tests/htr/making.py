@@ -7,9 +7,9 @@ from lxml import etree
 
 from geomix.checkpoint import Card, save_model
 from htr.io.images import PageImage
-from htr.model import LineRecogniser, ModelConfig
+from htr.model.network import LineRecogniser, ModelConfig
 from htr.page import Line, Page, box_polygon
-from htr.recognise import Char, Transcription
+from htr.predict.lines import Char, Transcription
 from tests.helpers import shared_data
 
 MIXER = {"name": "pom", "gate_heads": 4}

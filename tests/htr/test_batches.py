@@ -2,10 +2,18 @@ import numpy as np
 import pytest
 import torch
 
-from htr.augment import augment, hide, sway
-from htr.batches import TrainingLines, TrainingPages, collate, pad, padded_batches, runs_of_pages, unrolled
 from htr.charset import Charset
-from htr.data import Sample
+from htr.data.augment import augment, hide, sway
+from htr.data.batches import (
+    TrainingLines,
+    TrainingPages,
+    collate,
+    pad,
+    padded_batches,
+    runs_of_pages,
+    unrolled,
+)
+from htr.data.inputs import Sample
 
 CHARSET = Charset("abc")
 

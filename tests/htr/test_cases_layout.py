@@ -45,13 +45,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from htr.io.options import PageOptions
 from htr.layout.crop import crop
 from htr.layout.detect import detect_lines
 from htr.layout.ink import upright_polarity
 from htr.layout.order import reading_order
 from htr.layout.score import match_lines
 from htr.page import Line
-from htr.predict import PageOptions, find_page, read_page, transcribe_file
+from htr.predict.pages import find_page, read_page, transcribe_file
 from htr.synthetic import draw_line, draw_page, sentence
 from tests.htr.making import as_page, column, fake_reader, page_of, paper, rectangle
 

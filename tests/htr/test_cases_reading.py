@@ -12,14 +12,15 @@ from geomix.cli import run
 from geomix.learn.metrics import EditDistance
 from geomix.report import json_text
 from htr.bidi import to_display
-from htr.evaluate import PageScore
 from htr.io.alto import alto_xml
+from htr.io.options import PageOptions
 from htr.io.pages import read_lines
 from htr.io.pagexml import page_xml
 from htr.io.words import geometric_mean
 from htr.page import Line, Page
-from htr.predict import PageOptions, find_page, read_page
-from htr.recognise import Char, Transcription
+from htr.predict.lines import Char, Transcription
+from htr.predict.pages import find_page, read_page
+from htr.task.scoring import PageScore
 from tests.htr.making import as_page, column, fake_reader, page_of, reader_of, rectangle, said
 
 

@@ -9,10 +9,10 @@ from PIL import Image
 from geomix.checkpoint import read_card
 from geomix.cli import run
 from geomix.errors import InputError
-from htr.cli.jobs import jobs, outputs
 from htr.cli.options import pixels
-from htr.data import read_tar
+from htr.data.tars import read_tar
 from htr.io.pages import read_lines, write
+from htr.predict.names import jobs, outputs
 from tests.htr.making import check, column, page_of, tiny_model
 
 ROWS = column(60, 540, 60, 9)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from geomix.errors import InputError
-from htr import ctc
 from htr.charset import Charset
-from htr.decode import align, beam_search, decode
-from htr.lm import CharacterModel
+from htr.model import ctc
+from htr.predict.decode import align, beam_search, decode
+from htr.predict.lm import CharacterModel
 
 CHARSET = Charset("ab")
 

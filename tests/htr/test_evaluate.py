@@ -5,10 +5,10 @@ import pytest
 from PIL import Image
 
 from geomix.errors import InputError, MissingFileError
-from htr.data import Sample
-from htr.evaluate import evaluate_lines, evaluate_pages
+from htr.data.inputs import Sample
+from htr.data.pages import page_samples, true_pages
 from htr.io.pages import write
-from htr.layout.samples import page_samples, true_pages
+from htr.task.scoring import evaluate_lines, evaluate_pages
 from tests.htr.making import column, page_of, reader_of, said
 
 

@@ -5,8 +5,8 @@ import tarfile
 
 import pytest
 
-from htr.data import Sample
-from htr.held_out import choose, divide, document, held_out
+from htr.data.held_out import choose, divide, document, held_out
+from htr.data.inputs import Sample
 from tests.helpers import shared_data
 
 # Sets that had a validation of their own before the list existed.

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from geomix.checkpoint import load_model
 from geomix.errors import CheckpointError, FormatError, MissingFileError
 from htr.charset import Charset
-from htr.importer import import_htr_vt
+from htr.model.published import import_htr_vt
 
 DIM, CLASSES = 24, 7
 CHARSET = Charset("abcdef")

@@ -2,8 +2,8 @@ import cv2
 import numpy as np
 import pytest
 
-from htr.data import prepare
-from htr.level import MAX_STRETCH, SPREAD, STROKES, find_level, find_stretch, straighten, without_rules
+from htr.data.inputs import prepare
+from htr.data.level import MAX_STRETCH, SPREAD, STROKES, find_level, find_stretch, straighten, without_rules
 from htr.synthetic import draw_line
 
 TEXT = "Le jardin garde les fenêtres ouvertes"

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from geomix.errors import FormatError, InputError, MissingFileError
-from htr.lm import CharacterModel
+from htr.predict.lm import CharacterModel
 
 
 def test_probabilities_of_all_characters_add_up_to_one():

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from geomix.errors import ConfigError, InputError
-from htr.model import LineRecogniser, build_model
-from htr.unroll import Slots, unroll
+from htr.data.unroll import Slots, unroll
+from htr.model.network import LineRecogniser, build_model
 
 TINY = {
     "classes": 12,

@@ -7,11 +7,12 @@ from PIL import Image
 
 import htr
 from geomix.errors import InputError, MissingFileError
-from htr import predict
-from htr.io.overlay import overlay, write_overlay
+from htr.io.options import PageOptions
 from htr.io.pages import read_lines, write
+from htr.io.preview import overlay, write_overlay
 from htr.page import Line, Page
-from htr.predict import PageOptions, default_model, find_page, model_reader, read_page, transcribe_file
+from htr.predict import pages as predict
+from htr.predict.pages import default_model, find_page, model_reader, read_page, transcribe_file
 from tests.htr.making import as_page, column, fake_reader, page_of, rectangle, tiny_model
 
 ROWS = column(60, 540, 60, 9)
@@ -142,7 +143,7 @@ def test_a_line_without_text_has_no_confidence(model):
 
 
 def empty(images):
-    from htr.recognise import Transcription
+    from htr.predict.lines import Transcription
 
     return [Transcription("", 1.0, ()) for _ in images]
 

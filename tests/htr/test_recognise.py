@@ -7,9 +7,9 @@ import torch
 from geomix.checkpoint import Card
 from geomix.errors import CheckpointError, InputError
 from htr.charset import Charset
-from htr.ctc import Symbol
-from htr.model import build_model
-from htr.recognise import _transcription, transcribe_lines
+from htr.model.ctc import Symbol
+from htr.model.network import build_model
+from htr.predict.lines import _transcription, transcribe_lines
 from htr.synthetic import draw_line
 
 CHARSET = Charset(" abcdefg\u0301")

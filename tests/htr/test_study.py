@@ -4,8 +4,8 @@ import pytest
 
 from geomix.config import load_config
 from htr import study
-from htr.experiment import HtrConfig
-from htr.model import LineRecogniser
+from htr.model.network import LineRecogniser
+from htr.task.experiment import HtrConfig
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from geomix.errors import FormatError, InputError, MissingFileError
-from htr.data import read_tar, selection_pages, write_tar
+from htr.data.sources import selection_pages
+from htr.data.tars import read_tar, write_tar
 from htr.synthetic import (
     FONT,
     draw_line,

@@ -7,15 +7,16 @@ import torch
 from geomix.checkpoint import load_model, read_card, save_model
 from geomix.config import load_config
 from geomix.errors import InputError
-from htr.batches import collate
 from htr.charset import Charset
-from htr.data import ready, take
-from htr.evaluate import evaluate_lines
-from htr.experiment import HtrConfig
-from htr.model import LineRecogniser
-from htr.predict import model_reader
+from htr.data.batches import collate
+from htr.data.inputs import ready
+from htr.data.sources import take
+from htr.model.network import LineRecogniser
+from htr.predict.pages import model_reader
 from htr.synthetic import synthetic_samples
-from htr.task import LineData, build_task, fitting, grow, train
+from htr.task.experiment import HtrConfig
+from htr.task.scoring import evaluate_lines
+from htr.task.training import LineData, build_task, fitting, grow, train
 
 
 @pytest.fixture(scope="module")

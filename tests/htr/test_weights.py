@@ -1,9 +1,9 @@
 """The model that ships: it is small, says where it comes from, and reads hands that it never saw."""
 
 from geomix.checkpoint import bundled_models, load_model
-from htr import data
-from htr.evaluate import evaluate_lines
-from htr.predict import default_model, model_reader
+from htr.data.tars import read_tar
+from htr.predict.pages import default_model, model_reader
+from htr.task.scoring import evaluate_lines
 from tests.helpers import shared_data
 
 
@@ -21,7 +21,7 @@ def test_the_default_model_is_small_and_says_where_it_comes_from():
 
 def test_it_reads_a_page_of_a_hand_that_it_never_saw():
     tar = shared_data("htr/lines") / "copiste.tar"
-    lines = [line for line in data.read_tar(tar) if line.page.endswith("/wikitexte_0048.xml")]
+    lines = [line for line in read_tar(tar) if line.page.endswith("/wikitexte_0048.xml")]
     assert {line.split for line in lines} == {"val"}
     found = evaluate_lines(lines, model_reader(load_model(default_model(), domain="htr")))
     assert found["lines"] == 18

@@ -9,9 +9,6 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-STRIDE = 4
-"""The width of a token, px."""
-
 
 class Masks:
     """Which columns of an image lie on a line, at each horizontal scale of the stem."""

@@ -20,8 +20,8 @@ from geomix.encoder import Block
 from geomix.errors import InputError
 from geomix.position import sincos, sincos_2d
 from geomix.segments import Segments
-from htr.stem import STRIDE, CompactStem, Masks, ResNetStem
-from htr.unroll import Slots
+from htr.data.unroll import STRIDE, Slots
+from htr.model.stem import CompactStem, Masks, ResNetStem
 
 Four = tuple[int, int, int, int]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,20 +16,20 @@ from geomix.checkpoint import bundled_models, load_model
 from geomix.device import choose_device
 from geomix.errors import InputError, MissingFileError
 from htr.bidi import base_direction, logical_order, to_logical
-from htr.io.images import MAX_PIXELS, Grey, PageImage, array_to_grey, read_images, to_grey
+from htr.io.images import Grey, PageImage, array_to_grey, read_images, to_grey
+from htr.io.options import PageOptions
 from htr.io.pages import read_lines
-from htr.layout.crop import Crop, cut, holds_several_lines
+from htr.layout.crop import HEIGHT, Crop, cut, holds_several_lines
 from htr.layout.detect import detect_lines
-from htr.layout.ink import Polarity, upright_polarity
+from htr.layout.ink import upright_polarity
 from htr.layout.order import reading_order
-from htr.layout.samples import HEIGHT
 from htr.page import Direction, Line, Page, box_polygon
-from htr.recognise import Transcription, transcribe_lines
+from htr.predict.lines import Transcription, transcribe_lines
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from htr.lm import CharacterModel
+    from htr.predict.lm import CharacterModel
 
 log = logging.getLogger(__name__)
 
@@ -38,24 +38,6 @@ Reader = Callable[[Sequence[Grey]], Sequence[Transcription]]
 """Line images, dark on light, to what they say: one result an image, in the order of the image."""
 
 DEFAULT_MODEL = "small"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageOptions:
-    """How lines are found and put in order."""
-
-    direction: Direction | Literal["auto"] = "auto"
-    """The base direction of the text: what the XML says, else what most letters are, unless given."""
-    polarity: Polarity = "auto"
-    """`dark` ink on light paper, `light` on dark, or find out."""
-    merge: bool = True
-    """Whether collinear pieces become one line."""
-    order: Literal["given", "columns"] = "given"
-    """Whether lines from a file keep its reading order; found ones are always put in order by columns."""
-    single_line: bool = False
-    """The whole image is one line, cut out before."""
-    max_pixels: int = MAX_PIXELS
-    """The largest page, width times height, that is read."""
 
 
 def transcribe(

@@ -17,8 +17,8 @@ from geomix.learn.loop import fit, restore
 from geomix.learn.metrics import EditDistance
 from geomix.learn.task import Task
 from geomix.parallel.ranks import Nothing, gather, here, join, once, own
-from htr import ctc, data
-from htr.batches import (
+from htr.charset import Charset, CharsetMode, describe
+from htr.data.batches import (
     Batch,
     TrainingLines,
     TrainingPages,
@@ -27,16 +27,16 @@ from htr.batches import (
     runs_of_pages,
     unrolled,
 )
-from htr.charset import Charset, CharsetMode, describe
-from htr.data import Sample
-from htr.evaluate import evaluate_lines
-from htr.experiment import HtrConfig
-from htr.model import LineRecogniser
-from htr.predict import model_reader
-from htr.shards import Shards
-from htr.sources import read_labelled_lines
-from htr.stem import STRIDE
+from htr.data.inputs import Sample, ready
+from htr.data.sources import new_hands, read_labelled_lines, selection_pages, take
+from htr.data.unroll import STRIDE
+from htr.model import ctc
+from htr.model.network import LineRecogniser
+from htr.model.shards import Shards
+from htr.predict.pages import model_reader
 from htr.synthetic import synthetic_samples
+from htr.task.experiment import HtrConfig
+from htr.task.scoring import evaluate_lines
 
 log = logging.getLogger(__name__)
 
@@ -133,12 +133,12 @@ class LineData(pl.LightningDataModule):
     def __init__(self, samples: Sequence[Sample], config: HtrConfig, charset: Charset | None = None) -> None:
         super().__init__()
         self.config = config
-        lines = data.ready(samples, config.inputs)
-        self.select = data.selection_pages(lines, config.data.select_share)
-        self.train_lines = fitting(data.take(lines, "train", self.select), config.data.fill)
+        lines = ready(samples, config.inputs)
+        self.select = selection_pages(lines, config.data.select_share)
+        self.train_lines = fitting(take(lines, "train", self.select), config.data.fill)
         if not self.train_lines:
             raise InputError("there is no line to train on; is the split of all lines val?")
-        self.select_lines = data.take(lines, "select", self.select)
+        self.select_lines = take(lines, "select", self.select)
         if not self.select_lines:
             log.warning(
                 "fewer than ten pages in each set: none is held out to choose the checkpoint, the last is "
@@ -332,9 +332,9 @@ def write_model(
     save_model(model, card, file, overwrite=True)
     reader = model_reader(load_model(file))
     metrics = {
-        split: evaluate_lines(chosen, reader, data.new_hands(samples))
+        split: evaluate_lines(chosen, reader, new_hands(samples))
         for split in ("select", "val")
-        if (chosen := data.take(samples, split, lines.select))
+        if (chosen := take(samples, split, lines.select))
     }
     save_model(model, card.model_copy(update={"metrics": metrics}), file, overwrite=True)
     for split, scores in metrics.items():

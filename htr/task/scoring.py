@@ -12,13 +12,14 @@ from geomix.learn.metrics import EditDistance
 from geomix.progress import progress
 from htr.bidi import as_seen
 from htr.charset import clean_label
-from htr.data import Sample
+from htr.data.inputs import Sample
+from htr.data.pages import TruePage
 from htr.io.images import PageImage, read_images
+from htr.io.options import PageOptions
 from htr.io.pages import read_lines
-from htr.layout.samples import TruePage
 from htr.layout.score import match_lines
 from htr.page import Line, Page
-from htr.predict import PageOptions, Reader, find_page, read_page
+from htr.predict.pages import Reader, find_page, read_page
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from geomix.errors import InputError
-from htr.stem import STRIDE
 
+STRIDE = 4
+"""The width of a token, px."""
 GAP = 16
 """White columns between two lines, px. Eight would do: every layer sees zeros there, as at a line's end."""
 

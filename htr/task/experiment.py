@@ -7,8 +7,8 @@ from pydantic import Field
 from geomix.checkpoint import Source
 from geomix.config import Config
 from geomix.learn.config import TrainConfig
-from htr.data import Inputs
-from htr.model import ModelConfig
+from htr.data.inputs import Inputs
+from htr.model.network import ModelConfig
 
 
 class DataConfig(Config):

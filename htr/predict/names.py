@@ -7,8 +7,8 @@ from pathlib import Path
 from geomix.errors import InputError, MissingFileError, OutputExistsError
 from geomix.files import is_taken
 from htr.io.images import SUFFIXES, PageImage
-from htr.io.overlay import write_overlay
 from htr.io.pages import SUFFIX, read_lines, write
+from htr.io.preview import write_overlay
 from htr.page import Page
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from geomix.errors import InputError
 from htr.charset import BLANK, Charset
-from htr.ctc import Symbol, best_path
-from htr.lm import CharacterModel
+from htr.model.ctc import Symbol, best_path
+from htr.predict.lm import CharacterModel
 
 Probabilities = NDArray[np.float32]
 

@@ -1,6 +1,7 @@
 """The documents that nothing learns from: `held_out.json` lists them, and this reads the list.
 
-Whole documents are held out, so that no hand of a measured line was learned: a fifth of the documents of a collection of four or more, else the last tenth of its pages. `choose` is the rule; it looks at no result.
+Whole documents are held out, so that no hand of a measured line was learned: a fifth of the documents of a
+collection of four or more, else the last tenth of its pages. `choose` is the rule; it looks at no result.
 """
 
 import json
@@ -12,7 +13,7 @@ from hashlib import sha256
 from importlib.resources import files
 from math import floor
 
-from htr.data import Sample
+from htr.data.inputs import Sample
 
 SHARE = 0.2
 """Share of the documents of a collection that is held out."""
@@ -48,7 +49,7 @@ class HeldOut:
 @cache
 def held_out() -> dict[str, HeldOut]:
     """Read the list: what is held out of each collection."""
-    text = files("htr").joinpath("held_out.json").read_text(encoding="utf-8")
+    text = files("htr.data").joinpath("held_out.json").read_text(encoding="utf-8")
     return {
         name: HeldOut(**{key: tuple(value) for key, value in entry.items()})
         for name, entry in json.loads(text).items()

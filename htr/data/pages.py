@@ -9,16 +9,14 @@ from pathlib import Path
 
 from geomix.errors import InputError, MissingFileError
 from htr.charset import clean_label
-from htr.data import Sample
+from htr.data.inputs import Sample
 from htr.io.images import MAX_PIXELS, SUFFIXES, read_images
 from htr.io.pages import read_lines
-from htr.layout.crop import crop
+from htr.layout.crop import HEIGHT, crop
 from htr.layout.ink import upright_polarity
 
 log = logging.getLogger(__name__)
 
-HEIGHT = 64
-"""Height at which lines are cut out, px."""
 SPLITS = ("train", "val", "test")
 """Folders of these names say what their pages serve for."""
 

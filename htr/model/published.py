@@ -15,7 +15,7 @@ from torch import Tensor
 from geomix.checkpoint import Card, Source, save_model
 from geomix.errors import CheckpointError, FormatError, MissingFileError
 from htr.charset import Charset
-from htr.model import LineRecogniser, ModelConfig, StemConfig, published_position
+from htr.model.network import LineRecogniser, ModelConfig, StemConfig, published_position
 
 HEADS = 6
 """Attention heads of all published HTR-VT models; a checkpoint does not tell."""

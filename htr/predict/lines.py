@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from geomix.checkpoint import card_of
 from geomix.errors import InputError
 from htr.charset import Charset
-from htr.ctc import Symbol, line_confidence
-from htr.data import Image, Inputs, prepare
-from htr.decode import decode
-from htr.lm import CharacterModel
-from htr.model import LineRecogniser
-from htr.stem import STRIDE
-from htr.unroll import Slots, unroll
+from htr.data.inputs import Image, Inputs, prepare
+from htr.data.unroll import STRIDE, Slots, unroll
+from htr.model.ctc import Symbol, line_confidence
+from htr.model.network import LineRecogniser
+from htr.predict.decode import decode
+from htr.predict.lm import CharacterModel
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from geomix.parallel.ranks import NOTHING, Nothing, own
-from htr.augment import augment
 from htr.charset import Charset
-from htr.data import Image, Sample
-from htr.unroll import Slots, unroll
+from htr.data.augment import augment
+from htr.data.inputs import Image, Sample
+from htr.data.unroll import Slots, unroll
 
 
 @dataclass(frozen=True, eq=False)

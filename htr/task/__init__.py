@@ -1,0 +1,1 @@
+"""Training a line recogniser and scoring it on lines and pages."""
