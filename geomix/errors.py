@@ -57,6 +57,11 @@ class ProcessError(GeomixError, RuntimeError):
     """Another process of the same training ended or does not answer."""
 
 
-def one_line(error: BaseException) -> str:
-    """The message of an error without line breaks."""
-    return " ".join(str(error).split())
+_LONGEST = 300
+
+
+def one_line(error: BaseException | str) -> str:
+    """The message of an error as one line that a terminal can show: no control characters, 300 at most."""
+    text = " ".join(str(error).split())
+    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 4]} ..."

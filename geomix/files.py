@@ -1,9 +1,10 @@
 """Output files that are complete or not there at all."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from glob import glob, has_magic
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,6 +29,28 @@ def is_taken(path: str | Path, overwrite: bool = False) -> bool:
     if overwrite or not target.exists():
         return False
     return start is None or target.stat().st_mtime < start
+
+
+def expand(inputs: Iterable[str | Path]) -> list[Path]:
+    """Replace each pattern, such as `'S2_*.tif'` or `'scans/**/*.laz'`, by the files that it matches.
+
+    Every other name stays as it is, also one that does not exist: what reads it says so. An existing file
+    whose own name holds brackets is no pattern, nor is a URL.
+
+    Raises:
+        MissingFileError: if a pattern matches nothing.
+    """
+    paths: list[Path] = []
+    for entry in inputs:
+        path, text = Path(entry), str(entry)
+        if path.exists() or not has_magic(text) or "://" in text:
+            paths.append(path)
+            continue
+        matches = sorted(glob(text, recursive=True))
+        if not matches:
+            raise MissingFileError(f"{text}: no file matches this pattern")
+        paths += map(Path, matches)
+    return paths
 
 
 def make_folder(path: str | Path) -> Path:

@@ -1,7 +1,7 @@
 """How much memory the work may use, and how much it used."""
 
+import os
 import re
-import resource
 import sys
 from pathlib import Path
 
@@ -9,6 +9,8 @@ import psutil
 
 from geomix.errors import InputError
 
+JOBS_VARIABLE = "GEOMIX_JOBS"
+"""The environment variable that tells a worker of `--jobs` how many there are."""
 _UNITS = {
     "": 1,
     "k": 10**3,
@@ -55,8 +57,8 @@ def available_memory() -> int:
 
 
 def default_budget() -> int:
-    """Bytes that a job may use when nothing else is said: half of what is free."""
-    return available_memory() // 2
+    """Bytes that a job may use when nothing else is said: half of what is free, shared by the jobs."""
+    return available_memory() // 2 // int(os.environ.get(JOBS_VARIABLE, "1"))
 
 
 def peak_memory() -> int:
@@ -66,6 +68,10 @@ def peak_memory() -> int:
     if found:
         # On Linux the other figure begins with what the parent held when it started this process.
         return int(found[1]) * 1024
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -79,6 +79,23 @@ Debug = Annotated[
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """The options of every verb that works on many inputs."""
+
+    jobs: Annotated[int, Parameter(name="--jobs", validator=Number(gte=1))] = 1
+    """Inputs that are worked on side by side, each in a process of its own."""
+    scheduler: Scheduler = None
+    resume: Annotated[bool, Parameter(name="--resume", negative="", show_default=False)] = False
+    """Go on with an interrupted call: inputs whose outputs are newer than themselves are done."""
+    skip_existing: Annotated[bool, Parameter(name="--skip-existing", negative="", show_default=False)] = False
+    """Leave out every input whose outputs exist."""
+    overwrite: Overwrite = False
+    quiet: Quiet = False
+    debug: Debug = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class TrainOptions:
     """The options of `train`."""
 

@@ -77,7 +77,7 @@ def lines(
             elif truth is None:
                 print(f"{image.name}\t{len(page.lines)} lines\t{len(page.regions)} columns")
 
-    code = run_jobs(list(todo), work, "Pages")
+    code = run_jobs(list(todo), work, description="Pages")
     if truth is not None:
         _show(total, by_page, json)
     return code

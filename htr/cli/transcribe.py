@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, Overwrite, Quiet, Scheduler
+from geomix.options import BatchOptions, DeviceOption, Overwrite, Quiet, Scheduler
 from htr.cli.options import (
     Format,
     InkPolarity,
@@ -102,7 +102,7 @@ def transcribe(
         for text in texts:
             print(text)
 
-    return run_jobs(list(todo), work, "Pages", done=show, scheduler=scheduler)
+    return run_jobs(list(todo), work, BatchOptions(scheduler=scheduler), done=show, description="Pages")
 
 
 def _reader(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, MemoryOption, ModelOption, Overwrite, Quiet, Scheduler
+from geomix.options import BatchOptions, DeviceOption, MemoryOption, ModelOption, Overwrite, Quiet, Scheduler
 from pointcloud.cli.options import FLAG, Reading, Views
 from pointcloud.io.options import ReadOptions
 
@@ -82,4 +82,5 @@ def segment(
         write_preview(result, pictures[path], card_of(loaded).classes, overwrite)
         return [target, pictures[path]]
 
-    return run_jobs(inputs, work, done=lambda written: print(*written, sep="\n"), scheduler=scheduler)
+    batch = BatchOptions(scheduler=scheduler)
+    return run_jobs(inputs, work, batch, done=lambda written: print(*written, sep="\n"))

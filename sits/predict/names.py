@@ -7,6 +7,7 @@ from pathlib import Path
 
 from geomix.errors import InputError
 from geomix.files import make_folder
+from geomix.options import BatchOptions
 from geomix.parallel.jobs import run_jobs
 from sits.io import expand, open_series
 from sits.io.find import Kind, kind_of
@@ -77,7 +78,9 @@ def segment_each(
         )
         return paths.all
 
-    return written, run_jobs(list(items), work, "Series", done=written.extend, scheduler=scheduler)
+    return written, run_jobs(
+        list(items), work, BatchOptions(scheduler=scheduler), done=written.extend, description="Series"
+    )
 
 
 def series_in(

@@ -12,6 +12,7 @@ from PIL import Image
 from geomix.cli import run
 from geomix.errors import FormatError, InputError
 from geomix.files import is_taken, new_file, rewriting_since
+from geomix.options import BatchOptions
 from geomix.parallel import cluster
 from geomix.parallel.jobs import run_jobs
 from tests.htr.making import column, page_of, tiny_model
@@ -58,7 +59,11 @@ def counter(folder):
 
 
 def said_by_us(caplog):
-    return [record.message for record in caplog.records if record.name.startswith("geomix")]
+    return [
+        record.message
+        for record in caplog.records
+        if record.name.startswith("geomix") and record.levelno > logging.INFO
+    ]
 
 
 def test_results_come_in_the_order_of_the_inputs_with_what_was_said(address, caplog):
@@ -69,7 +74,7 @@ def test_results_come_in_the_order_of_the_inputs_with_what_was_said(address, cap
 
     found = []
     with caplog.at_level(logging.INFO):
-        assert run_jobs(["a", "b", "c"], work, done=found.append, scheduler=address) == 0
+        assert run_jobs(["a", "b", "c"], work, BatchOptions(scheduler=address), done=found.append) == 0
     assert [name for name, _ in found] == ["A", "B", "C"]
     assert os.getpid() not in {process for _, process in found}
     assert [m for m in caplog.messages if "odd" in m] == ["a looks odd", "b looks odd", "c looks odd"]
@@ -83,7 +88,7 @@ def test_a_bad_input_is_reported_once_and_the_rest_goes_on(address, tmp_path, ca
         if item == "bad.las":
             raise FormatError("bad.las: is\ntruncated")
 
-    assert run_jobs(["a", "bad.las", "b"], work, scheduler=address) == 1
+    assert run_jobs(["a", "bad.las", "b"], work, BatchOptions(scheduler=address)) == 1
     assert said_by_us(caplog) == ["bad.las: is truncated", "1 of 3 inputs failed"]
     assert {file.name: file.stat().st_size for file in tmp_path.iterdir()} == {
         "a.tries": 1, "bad.las.tries": 1, "b.tries": 1,
@@ -99,7 +104,7 @@ def test_what_is_not_the_inputs_fault_is_tried_again(address, tmp_path, caplog):
         return item
 
     found = []
-    assert run_jobs(["flaky", "lost", "c"], work, done=found.append, scheduler=address) == 1
+    assert run_jobs(["flaky", "lost", "c"], work, BatchOptions(scheduler=address), done=found.append) == 1
     assert found == ["flaky", "c"]
     assert "lost: ConnectionError: the share is away" in caplog.messages
     assert (tmp_path / "lost.tries").stat().st_size == 1 + cluster.RETRIES
@@ -121,7 +126,7 @@ def test_a_worker_that_is_killed_loses_no_file(address, tmp_path, caplog):
 
     found = []
     items = ["a", "early", "late", "b"]
-    assert run_jobs(items, work, done=found.append, scheduler=address) == 0
+    assert run_jobs(items, work, BatchOptions(scheduler=address), done=found.append) == 0
     assert [file.name for file in found] == [f"{item}.out" for item in items]
     for item in ("early", "late"):
         name, attempt = (tmp_path / f"{item}.out").read_text().split()
@@ -145,7 +150,7 @@ def test_a_file_from_before_the_batch_is_not_replaced(tmp_path):
 def test_no_scheduler_is_an_error_that_says_how_to_start_one(monkeypatch):
     monkeypatch.setattr(cluster, "_PATIENCE", 0.3)
     with pytest.raises(InputError, match="no Dask scheduler answers at tcp://127.0.0.1:9 .*`dask scheduler`"):
-        run_jobs(["a"], str, scheduler="tcp://127.0.0.1:9")
+        run_jobs(["a"], str, BatchOptions(scheduler="tcp://127.0.0.1:9"))
 
 
 def scans(folder):
