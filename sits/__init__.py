@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sits.grid import Grid as Grid
     from sits.io import open_series as open_series
+    from sits.io.options import MapOptions as MapOptions
     from sits.io.options import ReadOptions as ReadOptions
     from sits.predict import segment as segment
     from sits.predict import segment_file as segment_file
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Grid": "sits.grid",
+    "MapOptions": "sits.io.options",
     "ReadOptions": "sits.io.options",
     "TimeSeries": "sits.series",
     "open_series": "sits.io",
@@ -23,7 +25,7 @@ _HOMES = {
     "segment_file": "sits.predict",
 }
 
-__all__ = ["Grid", "ReadOptions", "TimeSeries", "open_series", "segment", "segment_file"]
+__all__ = ["Grid", "MapOptions", "ReadOptions", "TimeSeries", "open_series", "segment", "segment_file"]
 
 
 def __getattr__(name: str) -> object:

@@ -15,5 +15,6 @@ app.command(learn.import_published, name="import")
 app.command(learn.study)
 app.command(maps.zonal)
 app.command(maps.polygonize)
-app.command(maps.quicklook)
+app.command(maps.preview)
+app.command(maps.preview, name="quicklook", show=False)  # its old name, for one more release
 app.command(demo.demo)

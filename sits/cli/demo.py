@@ -32,15 +32,15 @@ def demo(
     from geomix.checkpoint import find_model, read_card
     from geomix.files import make_folder
     from geomix.report import table
-    from sits.io.options import ReadOptions
+    from sits.io.options import MapOptions, ReadOptions
     from sits.predict import MapPaths, segment_file
     from sits.synthetic import make_scene, write_geotiffs
 
     make_folder(output)
     scene = make_scene((size, size), seed, dates)
     images = write_geotiffs(scene, output / "images", overwrite=True)
-    paths = MapPaths(output / "map.tif", quicklook=output / "map.png", item=True)
-    segment_file(images, paths, _MODEL, options=ReadOptions(scale=1e-4), overwrite=True)
+    paths = MapPaths(output / "map.tif", preview=output / "map.png", item=True)
+    segment_file(images, paths, _MODEL, MapOptions(reading=ReadOptions(scale=1e-4), overwrite=True))
     classes = read_card(find_model(_MODEL, "sits")).classes or ()
     rows, right = _compare(paths.map, output / "images" / "labels.tif", classes)
     print(table(("class", "truth %", "map %", "IoU %"), rows))

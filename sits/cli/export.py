@@ -6,14 +6,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from geomix.options import Overwrite, Quiet
-from sits.cli.options import Reading
 from sits.io.options import ReadOptions
 
 
 def export(
     *inputs: str,
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="Folder for the GeoTIFFs.")],
-    reading: Reading = ReadOptions(),
+    reading: ReadOptions = ReadOptions(),
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:

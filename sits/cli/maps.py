@@ -47,7 +47,7 @@ def polygonize(
     print(polygonize_file(map_file, output, smallest, overwrite))
 
 
-def quicklook(
+def preview(
     map_file: Annotated[Path, Parameter(help="A class map.")],
     /,
     *,

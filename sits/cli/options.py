@@ -1,45 +1,44 @@
 """Options that several verbs of this domain share."""
 
-from datetime import date, datetime
+import logging
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from sits.io.options import ReadOptions
+if TYPE_CHECKING:
+    from sits.predict import MapPaths
 
-Series = Annotated[
-    tuple[str, ...],
-    Parameter(
-        help="Dated GeoTIFFs, a folder of them or a pattern; or one NetCDF, Zarr store, STAC item collection "
-        "or PASTIS file."
-    ),
-]
-Reading = Annotated[ReadOptions, Parameter(name="*")]
-Block = Annotated[
-    int | None,
-    Parameter(name="--block", help="Side of the blocks in pixels; the map does not depend on it."),
-]
-Until = Annotated[
-    datetime | None, Parameter(name="--until", help="Last date that the model may see, such as 2019-05-31.")
-]
-SeasonStart = Annotated[
-    datetime | None,
-    Parameter(name="--season-start", help="Day from which days count; by default from the first date."),
-]
-Picture = Annotated[
-    Path | None, Parameter(name="--quicklook", help="Also draw the map with its legend, as PNG.")
-]
-Proba = Annotated[
-    Path | None, Parameter(help="Also write the probability of each class, per cent, a band a class.")
-]
-Entropy = Annotated[Path | None, Parameter(help="Also write how undecided the model is, per cent.")]
-Count = Annotated[Path | None, Parameter(help="Also write how many dates show each pixel.")]
-Stac = Annotated[
-    bool, Parameter(negative="", show_default=False, help="Also write a STAC item beside the map.")
-]
+log = logging.getLogger(__name__)
 
 
-def day(moment: datetime | None) -> date | None:
-    """The date of a flag."""
-    return None if moment is None else moment.date()
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What is written beside the map."""
+
+    preview: Path | None = None
+    """Also draw the map with its legend, as PNG."""
+    quicklook: Annotated[Path | None, Parameter(show=False)] = None
+    """The old name of `preview`, for one more release."""
+    proba: Path | None = None
+    """Also write the probability of each class, per cent, one band per class."""
+    entropy: Path | None = None
+    """Also write how undecided the model is, per cent."""
+    count: Path | None = None
+    """Also write how many dates show each pixel."""
+    stac: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    """Also write a STAC item beside the map."""
+
+    def __bool__(self) -> bool:
+        return self != Outputs()
+
+    def beside(self, output: Path) -> "MapPaths":
+        """The paths of all results, the map among them."""
+        from sits.predict import MapPaths
+
+        if self.quicklook is not None:
+            log.warning("--quicklook is now --preview; the old name goes with the next release")
+        preview = self.preview or self.quicklook
+        return MapPaths(output, self.proba, self.entropy, self.count, preview, self.stac)

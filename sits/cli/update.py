@@ -5,9 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from geomix.options import DeviceOption, MemoryOption, Overwrite, Quiet
-from sits.cli.options import Block, Count, Entropy, Picture, Proba, Reading, Stac
-from sits.io.options import ReadOptions
+from sits.cli.options import Outputs
+from sits.io.options import UpdateOptions
 
 
 def update(
@@ -21,17 +20,8 @@ def update(
     model: Annotated[
         str | None, Parameter(name="--model", help="The model of the state, where it was moved.")
     ] = None,
-    quicklook: Picture = None,
-    proba: Proba = None,
-    entropy: Entropy = None,
-    count: Count = None,
-    stac: Stac = False,
-    reading: Reading = ReadOptions(),
-    device: DeviceOption = "auto",
-    memory: MemoryOption = None,
-    block: Block = None,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
+    beside: Outputs = Outputs(),
+    options: UpdateOptions = UpdateOptions(),
 ) -> None:
     """Add new images to the state of a scene without reading the old ones, and map it anew.
 
@@ -39,21 +29,10 @@ def update(
     taken in before has been read by what came after it. Without new images, the map of the state is drawn.
     """
     from geomix.errors import InputError
-    from sits.predict import MapPaths
     from sits.state import update_file
 
-    if output is None and (stac or any(path is not None for path in (quicklook, proba, entropy, count))):
+    if output is None and beside:
         raise InputError("these outputs go with a map; name the map with --output")
-    paths = None if output is None else MapPaths(output, proba, entropy, count, quicklook, stac)
-    written = update_file(
-        state,
-        inputs,
-        paths,
-        model=model,
-        options=reading,
-        device=device,
-        memory=memory,
-        block=block,
-        overwrite=overwrite,
-    )
+    paths = None if output is None else beside.beside(output)
+    written = update_file(state, inputs, paths, model, options)
     print(state, *(written.all if written else ()), sep="\n")

@@ -13,7 +13,7 @@ from sits.dates import read_date_table
 from sits.io.assemble import Group, Part, assemble
 from sits.io.check import checked
 from sits.io.find import rasters_in
-from sits.io.header import date_of, inspect
+from sits.io.header import date_of, read_header
 from sits.io.options import ReadOptions
 from sits.io.target import with_crs
 from sits.series import TimeSeries
@@ -60,7 +60,7 @@ def _named(files: Sequence[Path], options: ReadOptions, chosen: set[Path]) -> li
     parts = []
     passed: list[Path] = []
     for file in files:
-        info = inspect(file)
+        info = read_header(file)
         info = replace(info, grid=with_crs(info.grid, options.crs, str(file)))
         named = options.band_names is not None or any(identify(label) for label in info.labels)
         if not named and (file not in chosen or (len(info.labels) == 1 and len(files) > 1)):

@@ -55,7 +55,7 @@ class RasterInfo:
         return level_in_name(product) or level_in_name(str(self.path))
 
 
-def inspect(path: Path) -> RasterInfo:
+def read_header(path: Path) -> RasterInfo:
     """Read the header of a raster.
 
     Raises:

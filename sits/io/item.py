@@ -40,7 +40,7 @@ def item_text(
         legend: its classes.
         dates: the acquisitions behind it; the item spans them.
         properties: what else is worth knowing, such as the model.
-        others: further files by their role: proba, entropy, count, quicklook.
+        others: further files by their role: proba, entropy, count, preview.
     """
     bounds = list(transform_bounds(grid.crs, "EPSG:4326", *grid.bounds)) if grid.crs else None
     start, end = _day(dates[0], time.min), _day(dates[-1], time(23, 59, 59))
@@ -61,7 +61,7 @@ def item_text(
     )
     item.add_asset("map", _map_asset(raster, legend))
     for role, path in others.items():
-        picture = role == "quicklook"
+        picture = role == "preview"
         item.add_asset(
             role,
             pystac.Asset(

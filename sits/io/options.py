@@ -1,49 +1,40 @@
-"""What the user says about the input; whatever is left out is read from the files or guessed aloud."""
+"""What the user says: about the input, whose files tell the rest or let it be guessed, and about the map."""
 
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from geomix.errors import InputError
+from geomix.memory import parse_memory
+from geomix.options import BatchOptions, Debug, DeviceOption, MemoryOption, Overwrite, Quiet
 
 RESAMPLINGS = ("nearest", "bilinear", "cubic", "average", "mode", "lanczos")
 
 
+@Parameter(name="*")
 @dataclass(frozen=True)
 class ReadOptions:
     """How to read a series. On the command line these are flags; in Python, pass one of these."""
 
-    bands: Annotated[str | None, Parameter(help="Names of the bands by position, such as B2,B3,B4,B8.")] = (
-        None
-    )
-    """Names of the bands by position, parted by commas; None to go by what the files say."""
-
-    scale: Annotated[float | None, Parameter(help="Reflectance of one unit: 0.0001 or 1.")] = None
+    bands: str | None = None
+    """Names of the bands by position, such as B2,B3,B4,B8; by default what the files say."""
+    scale: float | None = None
     """Reflectance of one unit: 0.0001 for digital numbers, 1 for reflectance."""
-
-    offset: Annotated[
-        str, Parameter(help="Added to the numbers: auto (by each date's baseline), none, or such as -1000.")
-    ] = "auto"
-    """Added to the numbers before scaling: `auto` goes by the processing baseline of each date."""
-
-    nodata: Annotated[float | None, Parameter(help="The number that stands for no data.")] = None
-    """The number that stands for nothing, where the files do not say or say it wrong."""
-
-    dates: Annotated[Path | None, Parameter(help="A CSV with the columns file and date.")] = None
-    """A table of dates that goes before names and tags."""
-
-    crs: Annotated[str | None, Parameter(help="Coordinate system, where the input has none.")] = None
-    """Coordinate system such as EPSG:32631, for input that names none."""
-
-    resample: Annotated[
-        str | None, Parameter(help="Bring all files to the finest grid: bilinear, nearest, cubic, average.")
-    ] = None
-    """Resampling method with which files of other grids are brought to one; None to refuse them."""
-
-    like: Annotated[Path | None, Parameter(help="A raster whose grid is used instead of the finest.")] = None
-    """A raster whose grid the series takes; implies `resample`."""
+    offset: str = "auto"
+    """Added to the numbers before scaling: auto (by each date's baseline), none, or such as -1000."""
+    nodata: float | None = None
+    """The number that stands for no data, where the files do not say it or say it wrong."""
+    dates: Path | None = None
+    """A CSV with the columns file and date, which goes before names and tags."""
+    crs: str | None = None
+    """Coordinate system such as EPSG:32631, where the input has none."""
+    resample: str | None = None
+    """Bring all files to the finest grid by nearest, bilinear, cubic, average, mode or lanczos."""
+    like: Path | None = None
+    """A raster whose grid is used instead of the finest; implies --resample."""
 
     def __post_init__(self) -> None:
         if self.scale is not None and not self.scale > 0:
@@ -72,3 +63,44 @@ class ReadOptions:
         if self.bands is None:
             return None
         return tuple(name.strip() for name in self.bands.split(",") if name.strip())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class UpdateOptions:
+    """How new images are taken into a state and mapped. On the command line these are flags."""
+
+    reading: ReadOptions = ReadOptions()
+    """What the user says about the input; what is left out is read from the files or guessed aloud."""
+    device: DeviceOption = "auto"
+    memory: MemoryOption = None
+    block: Annotated[int | None, Parameter(name="--block")] = None
+    """Side of the blocks in pixels; the map does not depend on it."""
+    overwrite: Overwrite = False
+    quiet: Quiet = False
+    debug: Debug = False
+
+    @property
+    def bytes(self) -> int | None:
+        """The memory in bytes; None if not given.
+
+        Raises:
+            InputError: if it is no amount of memory.
+        """
+        return None if self.memory is None else parse_memory(self.memory)
+
+    def __post_init__(self) -> None:
+        _ = self.bytes  # an amount that is no number is refused at once
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class MapOptions(UpdateOptions, BatchOptions):
+    """How a series becomes a map. On the command line these are flags; in Python, pass one of these."""
+
+    resume: Annotated[bool, Parameter(name="--resume", negative="", show_default=False)] = False
+    """Keep an interrupted map and go on with it; of several inputs, those mapped already are done."""
+    until: Annotated[date | None, Parameter(name="--until")] = None
+    """Last date that the model may see, such as 2019-05-31."""
+    season_start: Annotated[date | None, Parameter(name="--season-start")] = None
+    """Day from which days count; by default from the first date."""

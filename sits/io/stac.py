@@ -14,7 +14,7 @@ from sits.bands import BandLabel, identify
 from sits.io.assemble import Group, Part, assemble
 from sits.io.check import checked
 from sits.io.find import read_json
-from sits.io.header import RasterInfo, inspect
+from sits.io.header import RasterInfo, read_header
 from sits.io.options import ReadOptions
 from sits.io.target import with_crs
 from sits.radiometry import Evidence
@@ -106,7 +106,7 @@ def _group(item: pystac.Item, path: Path, options: ReadOptions) -> Group:
             raise MissingFileError(f"{path}: asset {key} of {item.id} is not there: {file}")
         own = _raster_fields(asset)
         fields = fields or own
-        parts.append(Part(_informed(inspect(file), own, item, options), (band,)))
+        parts.append(Part(_informed(read_header(file), own, item, options), (band,)))
     if not parts:
         reason = (
             f"its {remote} bands are remote; download them and point the items at the files"

@@ -2,9 +2,10 @@
 
 from sits.predict.blocks import Scorer, Scores, score_blocks
 from sits.predict.files import MapPaths, load_scorer, segment_file
+from sits.predict.jobs import segment_each
 from sits.predict.lazy import segment
 from sits.predict.limits import warn_outside
-from sits.predict.names import is_batch, segment_each
+from sits.predict.names import is_batch
 
 __all__ = [
     "MapPaths",

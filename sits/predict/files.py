@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import rasterio
+import xarray as xr
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -18,13 +19,12 @@ from geomix.checkpoint import find_model, kept_model
 from geomix.device import choose_device
 from geomix.errors import InputError, OutputExistsError
 from geomix.files import is_taken, new_file
-from geomix.memory import parse_memory
 from sits.dates import format_dates
 from sits.io import open_series
 from sits.io.cog import Layer, new_cog
 from sits.io.item import item_path, item_text
 from sits.io.legend import NODATA, Legend
-from sits.io.options import ReadOptions
+from sits.io.options import MapOptions
 from sits.io.pam import pam_path, pam_text
 from sits.io.preview import write_preview
 from sits.io.qml import qml_path, qml_text
@@ -48,7 +48,7 @@ class MapPaths:
     """How undecided the model is, per cent of the most it could be, uint8."""
     count: Path | None = None
     """How many dates show each pixel, uint16."""
-    quicklook: Path | None = None
+    preview: Path | None = None
     """A picture with a legend."""
     item: bool = False
     """Whether a STAC item is written beside the map."""
@@ -62,7 +62,7 @@ class MapPaths:
     @property
     def all(self) -> tuple[Path, ...]:
         """Every file that will be written."""
-        optional = (self.proba, self.entropy, self.count, self.quicklook)
+        optional = (self.proba, self.entropy, self.count, self.preview)
         named = [self.map, pam_path(self.map), qml_path(self.map), *(path for path in optional if path)]
         return (*named, item_path(self.map)) if self.item else tuple(named)
 
@@ -76,8 +76,8 @@ class MapPaths:
         for path in self.rasters.values():
             if path.suffix.lower() not in (".tif", ".tiff"):
                 raise InputError(f"{path}: maps are GeoTIFFs; name it .tif")
-        if self.quicklook is not None and self.quicklook.suffix.lower() not in Image.registered_extensions():
-            raise InputError(f"{self.quicklook}: is no picture; name it .png")
+        if self.preview is not None and self.preview.suffix.lower() not in Image.registered_extensions():
+            raise InputError(f"{self.preview}: is no picture; name it .png")
         twice = [path for path in self.all if self.all.count(path) > 1]
         if twice:
             raise InputError(f"{twice[0]}: is asked for twice; give each output its own name")
@@ -92,15 +92,7 @@ def segment_file(
     inputs: str | Path | Sequence[str | Path] | TimeSeries,
     output: str | Path | MapPaths,
     model: str | Path | Scorer,
-    *,
-    options: ReadOptions | None = None,
-    device: str = "auto",
-    memory: str | None = None,
-    block: int | None = None,
-    until: date | None = None,
-    season_start: date | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
+    options: MapOptions | None = None,
 ) -> MapPaths:
     """Turn an image series into a class map on exactly its grid.
 
@@ -108,15 +100,7 @@ def segment_file(
         inputs: as for `sits.open_series`, or a series that is open already.
         output: the map, or all results that are wanted.
         model: name of a bundled model, a model file, or one that is loaded already.
-        options: what is to be said about the input.
-        device: `auto`, `cpu` or `cuda`.
-        memory: most memory to use, such as `4GB`; half of what is free if not given.
-        block: side of the blocks in pixels; None for the largest that fit into memory. The map does not
-            depend on it.
-        until: last date that the model may see.
-        season_start: the day from which days count, instead of the one that the first date suggests.
-        overwrite: whether existing files may be replaced.
-        resume: keep the blocks of an interrupted run beside the map, and go on with them the next time.
+        options: how it is read and computed, and which dates the model may see.
 
     Returns:
         What was written.
@@ -125,28 +109,46 @@ def segment_file(
         GeomixError: if the input cannot be read, does not fit the model, or an output exists. Then no
             output is left behind.
     """
+    options = options or MapOptions()
     paths = output if isinstance(output, MapPaths) else MapPaths(Path(output))
-    paths.check(overwrite)
-    limit = None if memory is None else parse_memory(memory)
-    scorer = model if isinstance(model, Scorer) else load_scorer(model, device)
-    series = scorer.series(inputs if isinstance(inputs, TimeSeries) else open_series(inputs, options))
-    if until is not None:
-        series = series.between(last=until)
-    warn_outside(scorer.card, scorer.inputs, series)
-    tags = tags_of(scorer, series, season_start)
+    paths.check(options.overwrite)
+    scorer = model if isinstance(model, Scorer) else load_scorer(model, options.device)
+    series = open_scene(inputs, scorer, options)
+    tags = tags_of(scorer, series, options.season_start)
     # GDAL keeps what it read; the rest of the budget is for the blocks.
+    limit = options.bytes
     cache = min(256 * 2**20, (limit or 4 * 2**30) // 8)
     with rasterio.Env(GDAL_CACHEMAX=cache):
-        side = scorer.block_size(series, None if limit is None else limit - cache, block)
-        unfinished = begin(paths.map, paths.rasters, series.grid, tags, side) if resume else None
+        side = scorer.block_size(series, None if limit is None else limit - cache, options.block)
+        unfinished = begin(paths.map, paths.rasters, series.grid, tags, side) if options.resume else None
         side, done = (unfinished.block, unfinished.done) if unfinished else (side, set())
         rows, columns = series.grid.shape
         log.info(
             "%s: %d dates, %d x %d pixels, blocks of %d", series.name, len(series.dates), rows, columns, side
         )
-        blocks = score_blocks(scorer, series, side, season_start, done)
-        write_maps(paths, scorer.legend, series, blocks, tags, overwrite, unfinished)
+        blocks = score_blocks(scorer, series, side, options.season_start, done)
+        write_maps(paths, scorer.legend, series, blocks, tags, options.overwrite, unfinished)
     return paths
+
+
+def open_scene(
+    inputs: str | Path | Sequence[str | Path] | TimeSeries | xr.Dataset | xr.DataArray,
+    scorer: Scorer,
+    options: MapOptions,
+) -> TimeSeries:
+    """Open a series as a model wants it: its bands, up to the last date that it may see.
+
+    What lies outside the limits of the model gives a warning.
+
+    Raises:
+        GeomixError: if the input cannot be read or does not fit the model.
+    """
+    opened = inputs if isinstance(inputs, TimeSeries) else open_series(inputs, options.reading)
+    series = scorer.series(opened)
+    if options.until is not None:
+        series = series.between(last=options.until)
+    warn_outside(scorer.card, scorer.inputs, series)
+    return series
 
 
 def write_maps(
@@ -176,8 +178,8 @@ def write_maps(
             sink.finish()
         for path, content in _side_files(paths, legend, series, tags):
             stack.enter_context(new_file(path, overwrite)).write_bytes(content)
-        if paths.quicklook is not None:
-            picture = stack.enter_context(new_file(paths.quicklook, overwrite))
+        if paths.preview is not None:
+            picture = stack.enter_context(new_file(paths.preview, overwrite))
             write_preview(sinks["map"].path, picture, legend, _title(series, tags))
 
 
@@ -238,8 +240,8 @@ def _side_files(
     yield qml_path(paths.map), qml_text(legend)
     if paths.item:
         others = {role: path for role, path in paths.rasters.items() if role != "map"}
-        if paths.quicklook is not None:
-            others["quicklook"] = paths.quicklook
+        if paths.preview is not None:
+            others["preview"] = paths.preview
         told = {
             key.lower().replace("_", ":", 1): value
             for key, value in tags.items()

@@ -14,16 +14,14 @@ from torch import nn
 
 from geomix.checkpoint import load_model
 from geomix.device import choose_device
-from geomix.memory import parse_memory
 from sits.dates import format_dates
 from sits.grid import Window
-from sits.io import open_series
 from sits.io.cube import CubeSource
 from sits.io.cubegrid import grid_mapping_name
 from sits.io.legend import NODATA
-from sits.io.options import ReadOptions
+from sits.io.options import MapOptions
 from sits.predict.blocks import Scorer, score_blocks
-from sits.predict.limits import warn_outside
+from sits.predict.files import open_scene
 from sits.series import TimeSeries
 
 
@@ -31,24 +29,14 @@ def segment(
     dataset: xr.Dataset | xr.DataArray,
     *,
     model: str | Path | nn.Module,
-    options: ReadOptions | None = None,
-    device: str = "auto",
-    memory: str | None = None,
-    block: int | None = None,
-    until: date | None = None,
-    season_start: date | None = None,
+    options: MapOptions | None = None,
 ) -> xr.DataArray:
     """Label every pixel of an image time series.
 
     Args:
         dataset: dimensions for time and space; bands are a dimension or variables, matched by name.
         model: name of a bundled model, a model file, or a model from `geomix.load_model`.
-        options: what is to be said about the input; what is left out is read from it or guessed aloud.
-        device: `auto`, `cpu` or `cuda`.
-        memory: most memory to use, such as `4GB`; half of what is free if not given.
-        block: side of the blocks in pixels; None for the largest that fit. The map does not depend on it.
-        until: last date that the model may see.
-        season_start: the day from which days count, instead of the one that the first date suggests.
+        options: how it is read and computed, and which dates the model may see.
 
     Returns:
         Class codes [y, x], uint8, 255 where no date shows a pixel; `flag_values` and `flag_meanings` name
@@ -58,21 +46,18 @@ def segment(
     Raises:
         GeomixError: if the dataset cannot be understood or does not fit the model.
     """
+    options = options or MapOptions()
     loaded = model if isinstance(model, nn.Module) else load_model(model, domain="sits")
-    scorer = Scorer(loaded, choose_device(device))
-    series = scorer.series(open_series(dataset, options))
-    if until is not None:
-        series = series.between(last=until)
-    warn_outside(scorer.card, scorer.inputs, series)
-    limit = None if memory is None else parse_memory(memory)
+    scorer = Scorer(loaded, choose_device(options.device))
+    series = open_scene(dataset, scorer, options)
     source = series.source
     lazy = isinstance(source, CubeSource) and source.lazy
-    side = scorer.block_size(series, limit, block, at_once=lazy)
+    side = scorer.block_size(series, options.bytes, options.block, at_once=lazy)
     if isinstance(source, CubeSource) and lazy:
-        codes: Any = _lazily(scorer, series, source, side, season_start)
+        codes: Any = _lazily(scorer, series, source, side, options.season_start)
     else:
         codes = np.full(series.grid.shape, NODATA, dtype=np.uint8)
-        for scores in score_blocks(scorer, series, side, season_start):
+        for scores in score_blocks(scorer, series, side, options.season_start):
             codes[scores.window.slices] = scores.codes(scorer.legend)
     return _named(codes, dataset, scorer, series)
 

@@ -1,15 +1,14 @@
 """From files to a state and a map, and from new files to the next ones."""
 
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 
 from geomix.errors import InputError
-from geomix.memory import parse_memory
 from sits.io import open_series
-from sits.io.options import ReadOptions
+from sits.io.options import MapOptions, UpdateOptions
 from sits.predict import MapPaths, Scorer, load_scorer, warn_outside
-from sits.predict.files import tags_of, write_maps
+from sits.predict.files import open_scene, tags_of, write_maps
+from sits.series import TimeSeries
 from sits.state.store import (
     SceneState,
     check_model,
@@ -25,14 +24,7 @@ def segment_and_keep(
     output: str | Path | MapPaths,
     model: str | Path,
     folder: str | Path,
-    *,
-    options: ReadOptions | None = None,
-    device: str = "auto",
-    memory: str | None = None,
-    block: int | None = None,
-    until: date | None = None,
-    season_start: date | None = None,
-    overwrite: bool = False,
+    options: MapOptions | None = None,
 ) -> MapPaths:
     """Turn an image series into a class map and keep the state of the scene for later dates.
 
@@ -41,13 +33,7 @@ def segment_and_keep(
         output: the map, or all results that are wanted.
         model: name of a bundled model or a model file; it must be causal.
         folder: new folder of the state.
-        options: what is to be said about the input.
-        device: `auto`, `cpu` or `cuda`.
-        memory: most memory to use, such as `4GB`; half of what is free if not given.
-        block: side of the blocks in pixels; None for the largest that fit into memory.
-        until: last date that is taken in.
-        season_start: the day from which days count, instead of the one that the first date suggests.
-        overwrite: whether existing files and an existing state may be replaced.
+        options: how it is read and computed, and which dates are taken in.
 
     Returns:
         What was written.
@@ -55,16 +41,15 @@ def segment_and_keep(
     Raises:
         GeomixError: if the input cannot be read, does not fit the model, or an output exists.
     """
-    paths = _paths(output, overwrite)
-    scorer = load_scorer(model, device)
-    series = scorer.series(open_series(inputs, options))
-    if until is not None:
-        series = series.between(last=until)
-    warn_outside(scorer.card, scorer.inputs, series)
-    limit = None if memory is None else parse_memory(memory)
-    side = scorer.block_size(series, limit, block, at_once=True)
-    state = create_state(series, scorer, folder, model, side, season_start, overwrite)
-    _map(state, scorer, paths, side, overwrite)
+    options = options or MapOptions()
+    if options.resume:
+        raise InputError("a map whose state is kept (--save-state) cannot be resumed")
+    paths = _paths(output, options.overwrite)
+    scorer = load_scorer(model, options.device)
+    series = open_scene(inputs, scorer, options)
+    side = _side(scorer, series, options)
+    state = create_state(series, scorer, folder, model, side, options.season_start, options.overwrite)
+    _map(state, scorer, paths, side, options.overwrite)
     return paths
 
 
@@ -72,13 +57,8 @@ def update_file(
     folder: str | Path,
     inputs: str | Path | Sequence[str | Path] = (),
     output: str | Path | MapPaths | None = None,
-    *,
     model: str | Path | None = None,
-    options: ReadOptions | None = None,
-    device: str = "auto",
-    memory: str | None = None,
-    block: int | None = None,
-    overwrite: bool = False,
+    options: UpdateOptions | None = None,
 ) -> MapPaths | None:
     """Take new images into the state of a scene, without reading the old ones, and map it anew.
 
@@ -87,11 +67,7 @@ def update_file(
         inputs: the new images, all later than those in the state; none to map what the state holds.
         output: the map after all dates, or all results that are wanted; None to take the images in only.
         model: the model of the state, where it is not found by the name it once had.
-        options: what is to be said about the input.
-        device: `auto`, `cpu` or `cuda`.
-        memory: most memory to use; half of what is free if not given.
-        block: side of the blocks in pixels; None for the largest that fit into memory.
-        overwrite: whether existing maps may be replaced.
+        options: how they are read and computed.
 
     Returns:
         What was written beside the state.
@@ -101,24 +77,29 @@ def update_file(
             the state is as it was. If the images are in and the map cannot be written, it can be drawn
             later without them.
     """
-    paths = None if output is None else _paths(output, overwrite)
+    options = options or UpdateOptions()
+    paths = None if output is None else _paths(output, options.overwrite)
     state = read_state(folder)
-    scorer = load_scorer(state.model if model is None else model, device)
-    limit = None if memory is None else parse_memory(memory)
+    scorer = load_scorer(state.model if model is None else model, options.device)
     if inputs:
-        series = scorer.series(open_series(inputs, options))
-        side = scorer.block_size(series, limit, block, at_once=True)
+        series = scorer.series(open_series(inputs, options.reading))
+        side = _side(scorer, series, options)
         state = update_state(state, series, scorer, side)
     elif paths is None:
         raise InputError(f"{folder}: nothing to do; give new images, or a map to draw with --output")
     else:
         check_model(state, scorer)
-        side = scorer.block_size(state.series(scorer.inputs.bands), limit, block, at_once=True)
+        side = _side(scorer, state.series(scorer.inputs.bands), options)
     whole = state.series(scorer.inputs.bands)
     warn_outside(scorer.card, scorer.inputs, whole)
     if paths is not None:
-        _map(state, scorer, paths, side, overwrite)
+        _map(state, scorer, paths, side, options.overwrite)
     return paths
+
+
+def _side(scorer: Scorer, series: TimeSeries, options: UpdateOptions) -> int:
+    """The side of the blocks; a scene that is its own context must fit into memory."""
+    return scorer.block_size(series, options.bytes, options.block, at_once=True)
 
 
 def _paths(output: str | Path | MapPaths, overwrite: bool) -> MapPaths:

@@ -11,7 +11,7 @@ from geomix.errors import InputError
 from sits.grid import Window
 from sits.io import open_series
 from sits.io.cube import open_xarray
-from sits.io.options import ReadOptions
+from sits.io.options import MapOptions, ReadOptions
 from sits.predict import Scorer, score_blocks, segment
 from tests.helpers import shared_data
 from tests.sits.making import (
@@ -283,7 +283,7 @@ def test_case_14_time_and_bands_by_any_name(name, caplog):
 
 def test_case_15_time_may_be_chunked():
     lazy = dataset().chunk(time=1, band=2, y=7, x=13)
-    found = segment(lazy, model=model(), block=8)
+    found = segment(lazy, model=model(), options=MapOptions(block=8))
     np.testing.assert_array_equal(found.compute().values, segment(dataset(), model=model()).values)
 
 

@@ -16,6 +16,7 @@ from shapely.geometry import box
 from geomix.config import load_config
 from geomix.errors import InputError, MemoryBudgetError
 from sits.data import LabelledSeries
+from sits.io.options import MapOptions
 from sits.polygons import polygonize_file, zonal
 from sits.predict import MapPaths, Scorer, score_blocks, segment_file, warn_outside
 from sits.series import Acquisition, TimeSeries
@@ -63,19 +64,21 @@ def watched(side):
 
 def test_case_17_a_scene_larger_than_memory_is_read_in_windows(tmp_path):
     weights = model_file(tmp_path)
-    segment_file(watched(120), tmp_path / "a.tif", weights, memory="1GB")
+    segment_file(watched(120), tmp_path / "a.tif", weights, MapOptions(memory="1GB"))
     assert Watched.largest == 120**2
-    segment_file(watched(120), tmp_path / "b.tif", weights, memory="2MB")
+    segment_file(watched(120), tmp_path / "b.tif", weights, MapOptions(memory="2MB"))
     assert 0 < Watched.largest < 50**2
     np.testing.assert_array_equal(read(tmp_path / "a.tif"), read(tmp_path / "b.tif"))
     with pytest.raises(MemoryBudgetError):
-        segment_file(watched(120), tmp_path / "c.tif", weights, memory="50kB")
+        segment_file(watched(120), tmp_path / "c.tif", weights, MapOptions(memory="50kB"))
 
 
 def test_case_17_an_interrupted_map_goes_on_where_it_stopped(tmp_path, monkeypatch):
     weights = model_file(tmp_path)
     paths = MapPaths(tmp_path / "map.tif", proba=tmp_path / "proba.tif")
-    segment_file(watched(60), MapPaths(tmp_path / "whole.tif", proba=tmp_path / "p.tif"), weights, block=20)
+    segment_file(
+        watched(60), MapPaths(tmp_path / "whole.tif", proba=tmp_path / "p.tif"), weights, MapOptions(block=20)
+    )
     scored = []
     plain = Scorer.scores
 
@@ -87,14 +90,14 @@ def test_case_17_an_interrupted_map_goes_on_where_it_stopped(tmp_path, monkeypat
 
     monkeypatch.setattr(Scorer, "scores", stop_after_four)
     with pytest.raises(KeyboardInterrupt):
-        segment_file(watched(60), paths, weights, block=20, resume=True)
+        segment_file(watched(60), paths, weights, MapOptions(block=20, resume=True))
     assert not paths.map.exists()
     first = scored.copy()
     scored.clear()
     monkeypatch.setattr(Scorer, "scores", lambda *a: scored.append(a[3]) or plain(*a))
     with pytest.raises(InputError, match="was begun with another input, model or set of outputs"):
-        segment_file(watched(60), paths.map, weights, resume=True)
-    segment_file(watched(60), paths, weights, block=30, resume=True)
+        segment_file(watched(60), paths.map, weights, MapOptions(resume=True))
+    segment_file(watched(60), paths, weights, MapOptions(block=30, resume=True))
     assert len(scored) == 9 - 4  # the blocks keep their size
     assert not set(scored) & set(first)
     np.testing.assert_array_equal(read(paths.map), read(tmp_path / "whole.tif"))
@@ -123,7 +126,7 @@ def test_case_18_no_seam_shows_between_blocks(rooms):
 def test_case_19_the_map_is_a_cog_with_all_that_belongs_to_it(tmp_path):
     values = numbers(shape=(700, 600))
     write_folder(tmp_path / "s2", values)
-    segment_file(tmp_path / "s2", tmp_path / "map.tif", model_file(tmp_path), block=256)
+    segment_file(tmp_path / "s2", tmp_path / "map.tif", model_file(tmp_path), MapOptions(block=256))
     valid, errors, warnings = cog_validate(tmp_path / "map.tif", strict=True)
     assert (valid, errors, warnings) == (True, [], [])
     with rasterio.open(tmp_path / "map.tif") as found:
@@ -159,7 +162,7 @@ def test_case_21_probabilities_do_not_depend_on_blocks_either(tmp_path):
     weights = model_file(tmp_path)
     for name, block in (("a", 8), ("b", 32)):
         paths = MapPaths(tmp_path / f"{name}.tif", tmp_path / f"{name}_p.tif", tmp_path / f"{name}_e.tif")
-        segment_file(tmp_path / "s2", paths, weights, block=block)
+        segment_file(tmp_path / "s2", paths, weights, MapOptions(block=block))
     shares = read(tmp_path / "a_p.tif")
     assert shares.dtype == np.uint8
     assert shares.max() <= 100
@@ -223,7 +226,7 @@ def test_case_26_a_season_is_judged_before_it_ends(tmp_path):
     whole = segment_file(files, MapPaths(tmp_path / "c.tif", proba=tmp_path / "c_p.tif"), weights)
     early = {name: MapPaths(tmp_path / f"{name}.tif", proba=tmp_path / f"{name}_p.tif") for name in "ab"}
     segment_file(files[:2], early["a"], weights)
-    segment_and_keep(files, early["b"], weights, tmp_path / "state", until=date(2019, 6, 20))
+    segment_and_keep(files, early["b"], weights, tmp_path / "state", MapOptions(until=date(2019, 6, 20)))
     assert read_state(tmp_path / "state").dates == DATES[:2]
     later = update_file(
         tmp_path / "state", files[2:], MapPaths(tmp_path / "d.tif", proba=tmp_path / "d_p.tif")
@@ -275,7 +278,7 @@ def test_case_28_workers_and_device_are_chosen_apart(gpu, tmp_path, monkeypatch)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr("sits.task.fit", stop)
+    monkeypatch.setattr("sits.task.training.fit", stop)
     with pytest.raises(KeyboardInterrupt):
         train(SitsConfig.model_validate(values), tmp_path, device="cpu")
     assert found == [1]

@@ -35,9 +35,7 @@ def segment(*arguments):
 
 
 def test_segment_prints_what_it_wrote(room, capsys):
-    assert (
-        segment("s2", "--model", "fake.safetensors", "-o", "out/map.tif", "--quicklook", "out/map.png") == 0
-    )
+    assert segment("s2", "--model", "fake.safetensors", "-o", "out/map.tif", "--preview", "out/map.png") == 0
     printed = capsys.readouterr().out.split()
     assert printed == ["out/map.tif", "out/map.tif.aux.xml", "out/map.qml", "out/map.png"]
     assert {file.name for file in (room / "out").iterdir()} == {
@@ -143,7 +141,7 @@ BAD = (
 def test_bad_input_is_one_line_and_leaves_no_file(room, capsys, spoil):
     inputs, message = spoil(room)
     before = {file.name for file in (room / "out").iterdir()}
-    code = segment(*inputs, "--model", "fake.safetensors", "-o", "out/map.tif", "--quicklook", "out/map.png")
+    code = segment(*inputs, "--model", "fake.safetensors", "-o", "out/map.tif", "--preview", "out/map.png")
     assert code == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1

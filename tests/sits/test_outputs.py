@@ -119,7 +119,7 @@ def test_the_item_follows_the_standards(tmp_path):
     assert 45 < south < north < 46
 
 
-def test_the_quicklook_shows_the_colours_of_the_map(tmp_path):
+def test_the_preview_shows_the_colours_of_the_map(tmp_path):
     path = tmp_path / "map.tif"
     write(path, codes())
     write_preview(path, tmp_path / "map.png", LEGEND, "a title")
@@ -128,7 +128,7 @@ def test_the_quicklook_shows_the_colours_of_the_map(tmp_path):
     assert {entry.rgb for entry in CLASSES} <= pixels
 
 
-def test_the_quicklook_of_a_large_map_is_small(tmp_path):
+def test_the_preview_of_a_large_map_is_small(tmp_path):
     path = tmp_path / "map.tif"
     write(path, codes((2400, 300)))
     write_preview(path, tmp_path / "map.png", LEGEND)

@@ -5,6 +5,7 @@ import shapely
 
 from geomix.cli import run
 from geomix.errors import InputError, OutputExistsError
+from sits.cli.options import Outputs
 from sits.io.cog import Layer, new_cog
 from sits.io.legend import NODATA, Legend
 from sits.polygons import polygonize_file
@@ -86,7 +87,15 @@ def test_an_empty_map_leaves_no_file(tmp_path):
     assert not (tmp_path / "map.gpkg").exists()
 
 
-def test_a_quicklook_is_drawn_of_a_finished_map(tmp_path):
+def test_a_preview_is_drawn_of_a_finished_map(tmp_path):
+    path = write_map(tmp_path / "map.tif", random_codes())
+    assert run(["sits", "preview", str(path), "-o", str(tmp_path / "map.png"), "--quiet"]) == 0
+    assert (tmp_path / "map.png").stat().st_size > 1000
+
+
+def test_the_old_name_of_a_picture_still_works_and_says_the_new_one(tmp_path, caplog):
     path = write_map(tmp_path / "map.tif", random_codes())
     assert run(["sits", "quicklook", str(path), "-o", str(tmp_path / "map.png"), "--quiet"]) == 0
-    assert (tmp_path / "map.png").stat().st_size > 1000
+    paths = Outputs(quicklook=tmp_path / "old.png").beside(path)
+    assert paths.preview == tmp_path / "old.png"
+    assert "--quicklook is now --preview" in caplog.text

@@ -15,6 +15,7 @@ from geomix.checkpoint import load_model
 from geomix.errors import InputError, MemoryBudgetError, NonFiniteError, OutputExistsError
 from geomix.memory import parse_memory
 from sits.grid import Window
+from sits.io.options import MapOptions
 from sits.predict import MapPaths, Scorer, score_blocks, segment, segment_file
 from tests.helpers import shared_data
 from tests.sits.making import (
@@ -173,7 +174,7 @@ def test_files_become_maps_on_their_grid(tmp_path):
         tmp_path / "map.png",
         item=True,
     )
-    segment_file(tmp_path / "s2", paths, model_file(tmp_path), memory="1GB", block=8)
+    segment_file(tmp_path / "s2", paths, model_file(tmp_path), MapOptions(memory="1GB", block=8))
     with rasterio.open(paths.map) as found:
         codes, tags = found.read(1), found.tags()
         assert tuple(found.transform) == tuple(TRANSFORM)
@@ -198,8 +199,8 @@ def test_files_become_maps_on_their_grid(tmp_path):
         assert cog_validate(path, strict=True)[0]
     assert etree.parse(f"{paths.map}.aux.xml").getroot().tag == "PAMDataset"
     item = json.loads((tmp_path / "map.json").read_text())
-    assert set(item["assets"]) == {"map", "proba", "entropy", "count", "quicklook"}
-    with Image.open(paths.quicklook) as picture:
+    assert set(item["assets"]) == {"map", "proba", "entropy", "count", "preview"}
+    with Image.open(paths.preview) as picture:
         assert picture.width > 300
 
 
@@ -211,7 +212,7 @@ def test_nothing_is_left_of_a_map_that_fails(tmp_path):
     out.mkdir()
     weights = model_file(tmp_path)
     with pytest.raises(ValueError, match="is damaged"):
-        segment_file(files, MapPaths(out / "map.tif", out / "proba.tif", quicklook=out / "m.png"), weights)
+        segment_file(files, MapPaths(out / "map.tif", out / "proba.tif", preview=out / "m.png"), weights)
     assert list(out.iterdir()) == []
 
 
@@ -219,12 +220,12 @@ def test_nothing_is_left_of_a_map_that_fails(tmp_path):
 def test_no_output_is_replaced_unasked(tmp_path, existing):
     write_folder(tmp_path / "s2")
     (tmp_path / existing).write_text("mine")
-    paths = MapPaths(tmp_path / "map.tif", quicklook=tmp_path / "map.png", item=True)
+    paths = MapPaths(tmp_path / "map.tif", preview=tmp_path / "map.png", item=True)
     weights = model_file(tmp_path)
     with pytest.raises(OutputExistsError, match="--overwrite"):
         segment_file(tmp_path / "s2", paths, weights)
     assert (tmp_path / existing).read_text() == "mine"
-    segment_file(tmp_path / "s2", paths, weights, overwrite=True)
+    segment_file(tmp_path / "s2", paths, weights, MapOptions(overwrite=True))
     assert (tmp_path / existing).read_bytes() != b"mine"
 
 
@@ -232,7 +233,7 @@ def test_no_output_is_replaced_unasked(tmp_path, existing):
     ("paths", "message"),
     [
         (MapPaths("map.jpg"), "maps are GeoTIFFs"),
-        (MapPaths("map.tif", quicklook="map.doc"), "is no picture"),
+        (MapPaths("map.tif", preview="map.doc"), "is no picture"),
         (MapPaths("map.tif", proba="map.tif"), "is asked for twice"),
     ],
 )
@@ -247,7 +248,7 @@ def test_names_of_outputs_are_checked_first(paths, message):
 def test_until_forgets_later_dates(tmp_path):
     files = write_folder(tmp_path / "s2")
     weights = model_file(tmp_path)
-    segment_file(files, tmp_path / "early.tif", weights, until=date(2019, 5, 2))
+    segment_file(files, tmp_path / "early.tif", weights, MapOptions(until=date(2019, 5, 2)))
     segment_file(files[:2], tmp_path / "two.tif", weights)
     with rasterio.open(tmp_path / "early.tif") as first, rasterio.open(tmp_path / "two.tif") as second:
         np.testing.assert_array_equal(first.read(), second.read())
@@ -288,7 +289,7 @@ def test_a_lazy_cube_stays_lazy_until_it_is_computed():
     lazy["reflectance"] = lazy.reflectance.copy(
         data=da.from_array(values, chunks=(1, 4, 11, 9)).map_blocks(load, dtype=values.dtype, meta=values[:0])
     )
-    found = segment(lazy, model=model(), block=8)
+    found = segment(lazy, model=model(), options=MapOptions(block=8))
     assert found.chunks is not None
     assert loads == []
     np.testing.assert_array_equal(found.compute().values, segment(dataset(), model=model()).values)

@@ -9,6 +9,7 @@ import rasterio
 
 from geomix.checkpoint import save_model
 from geomix.errors import FormatError, InputError, MissingFileError, OutputExistsError, UnsupportedError
+from sits.io.options import MapOptions
 from sits.predict import MapPaths, load_scorer, score_blocks, segment_file
 from sits.state import (
     create_state,
@@ -174,8 +175,10 @@ def test_a_missing_or_damaged_state_says_so(tmp_path, scorer):
 def test_files_in_a_state_and_maps_out(tmp_path):
     model = save(tmp_path / "model.safetensors", {"causal": True})
     files = write_folder(tmp_path / "images", numbers())
-    once = segment_file(files, tmp_path / "once.tif", model, device="cpu")
-    paths = segment_and_keep(files[:2], tmp_path / "early.tif", model, tmp_path / "state", device="cpu")
+    once = segment_file(files, tmp_path / "once.tif", model, MapOptions(device="cpu"))
+    paths = segment_and_keep(
+        files[:2], tmp_path / "early.tif", model, tmp_path / "state", MapOptions(device="cpu")
+    )
     assert paths.map.exists()
     updated = update_file(
         tmp_path / "state", files[2:], MapPaths(tmp_path / "late.tif", count=tmp_path / "n.tif")
@@ -198,7 +201,7 @@ def test_files_in_a_state_and_maps_out(tmp_path):
 def test_a_state_is_mapped_without_new_images(tmp_path):
     model = save(tmp_path / "model.safetensors", {"causal": True})
     files = write_folder(tmp_path / "images", numbers())
-    paths = segment_and_keep(files, tmp_path / "map.tif", model, tmp_path / "state", device="cpu")
+    paths = segment_and_keep(files, tmp_path / "map.tif", model, tmp_path / "state", MapOptions(device="cpu"))
     kept = (tmp_path / "state" / "state.json").read_bytes()
     again = update_file(tmp_path / "state", output=tmp_path / "again.tif")
     assert again.map.read_bytes() == paths.map.read_bytes()
