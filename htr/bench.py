@@ -105,11 +105,11 @@ def _memory_of(mixer: str, count: int, width: int) -> float:
     return float(done.stdout)
 
 
-def read_page(mixer: str, count: int, width: int) -> int:
+def read_once(mixer: str, count: int, width: int) -> int:
     """Read a page of `count` lines once; the most bytes that this process ever held."""
     _reading(build(mixer), *unroll([[_line(width, seed) for seed in range(count)]]))()
     return peak_memory()
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{read_page(sys.argv[1], *map(int, sys.argv[2:]))}\n")
+    sys.stdout.write(f"{read_once(sys.argv[1], *map(int, sys.argv[2:]))}\n")

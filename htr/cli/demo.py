@@ -26,6 +26,7 @@ def demo(
     from geomix.report import table
     from htr.io.images import read_image
     from htr.io.pages import write
+    from htr.layout.sheet import as_sheet
     from htr.predict.names import write_all
     from htr.predict.pages import default_model, find_page, load, model_reader, read_page
     from htr.synthetic import draw_page, sentence
@@ -37,10 +38,11 @@ def demo(
     Image.fromarray(pixels).save(output / "synthetic.png")
     write(truth, output / "truth.xml", "page", overwrite=True)
     image = read_image(output / "synthetic.png")
-    page = find_page(image)
+    sheet = as_sheet(image)
+    page = find_page(sheet)
     score = PageScore()
     if bundled_models("htr"):
-        page = read_page(image, model_reader(load(default_model())), page)
+        page = read_page(sheet, model_reader(load(default_model())), page)
         score.add(page, truth)
         print(page.text)
         figures = score.scores()

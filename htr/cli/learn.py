@@ -19,7 +19,7 @@ from geomix.options import (
 )
 
 if TYPE_CHECKING:
-    from htr.predict.pages import Reader
+    from htr.predict.pages import LineReader
 
 Data = Annotated[
     tuple[Path, ...],
@@ -123,7 +123,7 @@ def evaluate(
     print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
 
 
-def _score_lines(tars: list[Path], split: str, reader: "Reader") -> dict[str, Any]:
+def _score_lines(tars: list[Path], split: str, reader: "LineReader") -> dict[str, Any]:
     from htr.data.sources import new_hands
     from htr.data.tars import read_tar
     from htr.task.scoring import evaluate_lines
@@ -133,7 +133,7 @@ def _score_lines(tars: list[Path], split: str, reader: "Reader") -> dict[str, An
     return evaluate_lines(chosen, reader, new_hands(samples))
 
 
-def _score_pages(paths: list[Path], split: str, reader: "Reader", given_lines: bool) -> dict[str, Any]:
+def _score_pages(paths: list[Path], split: str, reader: "LineReader", given_lines: bool) -> dict[str, Any]:
     from geomix.errors import InputError
     from htr.data.pages import SPLITS, true_pages
     from htr.task.scoring import evaluate_pages

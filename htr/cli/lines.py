@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from geomix.options import Json, Overwrite, Quiet
-from htr.cli.options import InkPolarity, Lines, MaxPixels, Merge, ReadingOrder, TextDirection, page_options
+from htr.cli.options import (
+    InkPolarity,
+    Lines,
+    MaxPixels,
+    Merge,
+    Overlay,
+    Preview,
+    ReadingOrder,
+    TextDirection,
+    page_options,
+    previewed,
+)
 
 if TYPE_CHECKING:
     from htr.task.scoring import PageScore
@@ -22,9 +33,7 @@ def lines(
         tuple[Literal["page", "alto", "json"], ...],
         Parameter(name="--format", help="One of these; repeat the option for several.", negative=""),
     ] = ("page",),
-    overlay: Annotated[
-        bool, Parameter(help="Also draw the lines onto the page, as NAME.overlay.png.")
-    ] = True,
+    preview: Preview = True,
     lines: Lines = None,
     truth: Annotated[
         Path | None,
@@ -37,6 +46,7 @@ def lines(
     merge: Merge = True,
     reading_order: ReadingOrder = "given",
     max_pixels: MaxPixels = None,
+    overlay: Overlay = None,
     overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -50,10 +60,12 @@ def lines(
     from geomix.parallel.jobs import run_jobs
     from htr.io.images import read_images
     from htr.io.pages import read_lines
+    from htr.layout.sheet import as_sheet
     from htr.predict.names import image_of, jobs, write_all
     from htr.predict.pages import find_page
     from htr.task.scoring import PageScore
 
+    picture = previewed(preview, overlay)
     options = page_options(direction, ink, merge, reading_order, max_pixels=max_pixels)
     todo = {str(job.image): job for job in jobs(pages, lines)}
     true = {str(job.image): job.lines for job in jobs(pages, truth)} if truth is not None else {}
@@ -66,14 +78,15 @@ def lines(
         given = read_lines(job.lines) if job.lines is not None else None
         size = (given.width, given.height) if given is not None else None
         for image in read_images(image_of(job), options.max_pixels, size):
-            page = find_page(image, given, options)
+            sheet = as_sheet(image, options)
+            page = find_page(sheet, given, options)
             if name in true:
-                expected = find_page(image, read_lines(true[name] or ""), options)
+                expected = find_page(sheet, read_lines(true[name] or ""), options)
                 by_page[image.name] = PageScore()
                 for score in (total, by_page[image.name]):
                     score.add(page, expected)
             if output is not None:
-                write_all(image, page, output, format, overlay, overwrite)
+                write_all(image, page, output, format, picture, overwrite)
             elif truth is None:
                 print(f"{image.name}\t{len(page.lines)} lines\t{len(page.regions)} columns")
 

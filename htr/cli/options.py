@@ -1,5 +1,6 @@
 """Options that several verbs of this domain share."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -7,6 +8,8 @@ from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from htr.io.options import PageOptions
+
+log = logging.getLogger(__name__)
 
 Lines = Annotated[
     Path | None,
@@ -34,6 +37,11 @@ ReadingOrder = Annotated[
         name="--reading-order", help="For lines from a file: keep their order, or sort them by columns."
     ),
 ]
+Preview = Annotated[
+    bool, Parameter(name="--preview", help="Also draw the lines onto the page, as NAME.preview.jpg.")
+]
+Overlay = Annotated[bool | None, Parameter(name="--overlay", show=False)]
+"""The name of `--preview` until geomix 0.5; gone in the release after."""
 MaxPixels = Annotated[
     str | None,
     Parameter(
@@ -61,6 +69,14 @@ def page_options(
         single_line=single_line,
         max_pixels=pixels(max_pixels),
     )
+
+
+def previewed(preview: bool, overlay: bool | None) -> bool:
+    """Whether a preview is written, also where it is asked for by the old name of the option."""
+    if overlay is None:
+        return preview
+    log.warning("--overlay is now --preview; the old name goes with the next release")
+    return overlay
 
 
 def pixels(text: str | None) -> int:

@@ -13,14 +13,17 @@ from htr.cli.options import (
     Lines,
     MaxPixels,
     Merge,
+    Overlay,
+    Preview,
     ReadingOrder,
     TextDirection,
     page_options,
+    previewed,
 )
 
 if TYPE_CHECKING:
     from htr.predict.lm import CharacterModel
-    from htr.predict.pages import Reader
+    from htr.predict.pages import LineReader
 
 
 def transcribe(
@@ -40,9 +43,7 @@ def transcribe(
         tuple[Format, ...],
         Parameter(name="--format", help="One of these; repeat the option for several.", negative=""),
     ] = ("txt",),
-    overlay: Annotated[
-        bool, Parameter(help="Also draw the lines onto the page, as NAME.overlay.png.")
-    ] = True,
+    preview: Preview = True,
     model: Annotated[
         str | None,
         Parameter(
@@ -66,6 +67,7 @@ def transcribe(
         bool, Parameter(negative="", show_default=False, help="Each image is one line, cut out before.")
     ] = False,
     max_pixels: MaxPixels = None,
+    overlay: Overlay = None,
     device: DeviceOption = "auto",
     scheduler: Scheduler = None,
     overwrite: Overwrite = False,
@@ -82,6 +84,7 @@ def transcribe(
     from htr.predict.names import Job, image_of, jobs, write_all
     from htr.predict.pages import transcribe_file
 
+    picture = previewed(preview, overlay)
     options = page_options(direction, ink, merge, reading_order, single_line, max_pixels)
     todo = {str(job.image): job for job in jobs(pages, lines)}
     _reader(model, device, lm, beam)  # a wrong name is one error, not one a page
@@ -95,7 +98,7 @@ def transcribe(
             if output is None:
                 texts.append(page.text)
             else:
-                write_all(image, page, output, format, overlay, overwrite)
+                write_all(image, page, output, format, picture, overwrite)
         return texts
 
     def show(texts: list[str]) -> None:
@@ -107,7 +110,7 @@ def transcribe(
 
 def _reader(
     model: str | None, device: Literal["auto", "cpu", "cuda"], lm: Path | None, beam: int | None
-) -> "Reader":
+) -> "LineReader":
     """What reads lines; its models are loaded once in each process that reads."""
     from geomix.checkpoint import kept_model
     from geomix.device import choose_device

@@ -110,7 +110,7 @@ def find_stretch(ink: Image) -> float:
     return float(np.clip(crossed / columns * len(ink) / 32 / STROKES, 0.9, MAX_STRETCH))
 
 
-def without_rules(ink: Image) -> Image:
+def unruled(ink: Image) -> Image:
     """Erase rules that run under or through straight writing: they would count as its lowest row.
 
     A rule is thin and goes on for twice the height of the line at least. Where it crosses a letter it stays.
@@ -185,11 +185,11 @@ def measure(ink: Image) -> Measured:
     """
     level = find_level(ink)
     flat = _flat(ink, level.slope)
-    unruled = without_rules(flat)
-    if unruled is flat:
+    plain = unruled(flat)
+    if plain is flat:
         return Measured(level, ink, level)
-    rest = find_level(unruled)
-    return Measured(rest._replace(slope=level.slope + rest.slope), unruled, rest)
+    rest = find_level(plain)
+    return Measured(rest._replace(slope=level.slope + rest.slope), plain, rest)
 
 
 def _flat(ink: Image, slope: float) -> Image:

@@ -13,7 +13,7 @@ from htr.data.inputs import Sample
 from htr.io.images import MAX_PIXELS, SUFFIXES, read_images
 from htr.io.pages import read_lines
 from htr.layout.crop import HEIGHT, crop
-from htr.layout.ink import upright_polarity
+from htr.layout.sheet import as_sheet
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +73,7 @@ def page_samples(paths: Iterable[str | Path]) -> list[Sample]:
 def _lines_of(page: TruePage) -> Iterator[Sample]:
     truth = read_lines(page.truth)
     size = (truth.width, truth.height) if truth.size_known else None
-    image = next(read_images(page.image, MAX_PIXELS, size))
-    pixels = upright_polarity(image.pixels)
+    pixels = as_sheet(next(read_images(page.image, MAX_PIXELS, size))).pixels
     height, width = pixels.shape
     there = (
         truth.scaled(width / truth.width, height / truth.height, width, height) if truth.size_known else truth

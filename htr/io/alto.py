@@ -25,7 +25,6 @@ from htr.io.xmlfile import (
     number,
     outside,
     parse_bytes,
-    parse_xml,
     points_of,
     read_text,
     serialise,
@@ -37,21 +36,6 @@ log = logging.getLogger(__name__)
 
 NAMESPACE = "http://www.loc.gov/standards/alto/ns-v4#"
 _DIRECTIONS: dict[str, Direction] = {"ltr": "ltr", "rtl": "rtl"}
-
-
-def read_alto(path: str | Path, size: tuple[int, int] | None = None) -> Page:
-    """Read an ALTO file: its lines in reading order, with what follows for missing places.
-
-    Args:
-        path: the XML file.
-        size: width and height of the image; needed where the file gives none or measures in millimetres.
-
-    Raises:
-        MissingFileError: if there is no such file.
-        FormatError: if it is not well-formed.
-    """
-    root, data = parse_xml(path)
-    return alto_from_root(root, Origin("alto", data, str(path)), size)
 
 
 def alto_from_root(root: Element, origin: Origin, size: tuple[int, int] | None) -> Page:

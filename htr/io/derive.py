@@ -23,13 +23,13 @@ def complete(page: Page, name: str) -> Page:
     without a baseline gets a line along the lower edge of its polygon. One with neither gets an `error` and
     keeps its slot. `name` is what the warnings call the file.
     """
-    pitch = line_pitch(page.lines) or max(page.height, 1) / 40.0
+    pitch = pitch_of_lines(page.lines) or max(page.height, 1) / 40.0
     lines = tuple(_complete_line(line, pitch, name) for line in page.lines)
     regions = tuple(_complete_region(region, lines) for region in page.regions)
     return replace(page, lines=lines, regions=regions)
 
 
-def line_pitch(lines: Iterable[Line]) -> float | None:
+def pitch_of_lines(lines: Iterable[Line]) -> float | None:
     """The usual distance from one line to the next, px; None where no two lines lie above each other."""
     spans = [
         (

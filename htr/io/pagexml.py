@@ -23,7 +23,6 @@ from htr.io.xmlfile import (
     number,
     outside,
     parse_bytes,
-    parse_xml,
     points_of,
     read_text,
     serialise,
@@ -37,21 +36,6 @@ NAMESPACE = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
 _DIRECTIONS: dict[str, Direction] = {"left-to-right": "ltr", "right-to-left": "rtl"}
 _WORDS: dict[str | None, str] = {"ltr": "left-to-right", "rtl": "right-to-left"}
 _BEFORE_TEXT = ("AlternativeImage", "Coords", "Baseline", "Word", "TextEquiv")
-
-
-def read_page(path: str | Path, size: tuple[int, int] | None = None) -> Page:
-    """Read a PAGE XML file of any version: its lines in reading order, with what follows for missing places.
-
-    Args:
-        path: the XML file.
-        size: width and height of the image, for files that give none.
-
-    Raises:
-        MissingFileError: if there is no such file.
-        FormatError: if it is not well-formed.
-    """
-    root, data = parse_xml(path)
-    return page_from_root(root, Origin("page", data, str(path)), size)
 
 
 def page_from_root(root: Element, origin: Origin, size: tuple[int, int] | None) -> Page:

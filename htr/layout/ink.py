@@ -45,7 +45,7 @@ def ink_map(grey: Grey) -> InkMap | None:
     """
     first = min(FIRST_SIDE / max(grey.shape), 1.0)
     ink = writing(resized(grey, first))
-    pitch = line_pitch(ink)
+    pitch = pitch_of_ink(ink)
     return None if pitch is None else ink_map_at(grey, first * PITCH / pitch)
 
 
@@ -233,7 +233,7 @@ def without_frame(ink: Ink) -> Ink:
     return np.where(frame[labels], np.float32(0.0), ink).astype(np.float32)
 
 
-def line_pitch(ink: Ink) -> float | None:
+def pitch_of_ink(ink: Ink) -> float | None:
     """The usual distance from line to line, px; None where there is no ink that could be writing.
 
     From the autocorrelation of the ink down narrow columns, in which slanting lines stay apart; for pages

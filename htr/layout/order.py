@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from htr.io.derive import line_pitch
+from htr.io.derive import pitch_of_lines
 from htr.page import Direction, Line, Region, bounds_of, box_polygon
 
 _WHOLE_COLUMN = 2
@@ -74,7 +74,7 @@ def _level_boxes(lines: Sequence[Line]) -> _Boxes:
         sides.append(np.concatenate([outline.min(axis=0), outline.max(axis=0)]))
         level.append(float(base[:, 1].mean()))
     heights = [side[3] - side[1] for side in sides]
-    pitch = line_pitch(lines) or 1.2 * float(np.median(heights))
+    pitch = pitch_of_lines(lines) or 1.2 * float(np.median(heights))
     return _Boxes(np.array(sides), np.array(level), max(pitch, 1.0))
 
 

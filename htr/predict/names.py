@@ -8,7 +8,7 @@ from geomix.errors import InputError, MissingFileError, OutputExistsError
 from geomix.files import is_taken
 from htr.io.images import SUFFIXES, PageImage
 from htr.io.pages import SUFFIX, read_lines, write
-from htr.io.preview import write_overlay
+from htr.io.preview import write_preview
 from htr.page import Page
 
 
@@ -97,11 +97,11 @@ def write_all(
         OutputExistsError: if a file exists and `overwrite` is false.
     """
     files = outputs(folder, image.name, formats)
-    drawing = folder / f"{image.name}.overlay.png"
+    drawing = folder / f"{image.name}.preview.jpg"
     for file in [*files.values(), *([drawing] if picture else [])]:
         if is_taken(file, overwrite):
             raise OutputExistsError(f"{file}: exists already; choose another folder or allow --overwrite")
     for kind, file in files.items():
         write(page, file, kind, overwrite)
     if picture:
-        write_overlay(image.pixels, page, drawing, overwrite)
+        write_preview(image.pixels, page, drawing, overwrite)

@@ -21,8 +21,8 @@ from htr.io.options import PageOptions
 from htr.io.pages import read_lines
 from htr.layout.crop import HEIGHT, Crop, cut, holds_several_lines
 from htr.layout.detect import detect_lines
-from htr.layout.ink import upright_polarity
 from htr.layout.order import reading_order
+from htr.layout.sheet import as_sheet
 from htr.page import Direction, Line, Page, box_polygon
 from htr.predict.lines import Transcription, transcribe_lines
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ImageLike = str | Path | Image.Image | NDArray[np.generic] | PageImage
-Reader = Callable[[Sequence[Grey]], Sequence[Transcription]]
+LineReader = Callable[[Sequence[Grey]], Sequence[Transcription]]
 """Line images, dark on light, to what they say: one result an image, in the order of the image."""
 
 DEFAULT_MODEL = "small"
@@ -70,13 +70,13 @@ def transcribe(
     chosen = options or PageOptions()
     reader = model_reader(load(default_model() if model is None else model, device), lm=lm, beam=beam)
     given = _given(lines)
-    page_image = _one_page(image, chosen.max_pixels, given)
-    return read_page(page_image, reader, find_page(page_image, given, chosen), chosen)
+    sheet = as_sheet(_one_page(image, chosen.max_pixels, given), chosen)
+    return read_page(sheet, reader, find_page(sheet, given, chosen), chosen)
 
 
 def transcribe_file(
     path: str | Path,
-    reader: Reader,
+    reader: LineReader,
     *,
     lines: str | Path | None = None,
     options: PageOptions | None = None,
@@ -95,7 +95,8 @@ def transcribe_file(
     for image in read_images(path, chosen.max_pixels, size):
         if given is not None and image.frames > 1:
             raise InputError(f"{path}: has {image.frames} pages, but {lines} describes one; split the file")
-        yield image, read_page(image, reader, find_page(image, given, chosen), chosen)
+        sheet = as_sheet(image, chosen)
+        yield image, read_page(sheet, reader, find_page(sheet, given, chosen), chosen)
 
 
 def default_model() -> str:
@@ -115,7 +116,7 @@ def load(model: nn.Module | str | Path, device: Literal["auto", "cpu", "cuda"] =
     return load_model(model, choose_device(device), domain="htr") if isinstance(model, str | Path) else model
 
 
-def model_reader(model: nn.Module, lm: CharacterModel | None = None, beam: int | None = None) -> Reader:
+def model_reader(model: nn.Module, lm: CharacterModel | None = None, beam: int | None = None) -> LineReader:
     """A function that reads all lines of a page with a model."""
 
     def read(images: Sequence[Grey]) -> Sequence[Transcription]:
@@ -128,7 +129,7 @@ def find_page(image: PageImage, given: Page | None = None, options: PageOptions 
     """The lines of a page, found or as a file gives them, in reading order and page pixels.
 
     Args:
-        image: the page.
+        image: the page as `as_sheet` gives it.
         given: lines from a file; scaled where the file describes the image at another size.
         options: how lines are found and put in order.
     """
@@ -150,25 +151,24 @@ def find_page(image: PageImage, given: Page | None = None, options: PageOptions 
         base = np.array([[0.0, 0.78 * height], [float(width), 0.78 * height]])
         found = [Line(id="line_0001", polygon=whole, baseline=base)]
     else:
-        pixels = upright_polarity(image.pixels, chosen.polarity)
-        found = detect_lines(pixels, chosen.merge, image.path)
+        found = detect_lines(image.pixels, chosen.merge, image.path)
     lines, regions = reading_order(found, direction)
     lines = [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
     page = replace(empty, lines=tuple(lines), regions=tuple(regions))
     return page.scaled(image.width / width, image.height / height, image.width, image.height)
 
 
-def read_page(image: PageImage, reader: Reader, page: Page, options: PageOptions | None = None) -> Page:
+def read_page(image: PageImage, reader: LineReader, page: Page, options: PageOptions | None = None) -> Page:
     """Read the lines of a page; a line that cannot be cut out keeps its slot and says why.
 
     Args:
-        image: the page.
+        image: the page as `as_sheet` gives it.
         reader: what reads line images.
         page: its lines in page pixels.
         options: how its text runs.
     """
     chosen = options or PageOptions()
-    pixels = upright_polarity(image.pixels, chosen.polarity)
+    pixels = image.pixels
     height, width = pixels.shape
     there = page.scaled(width / max(page.width, 1), height / max(page.height, 1), width, height)
     crops = [_cut(pixels, line, image.path) for line in there.lines]

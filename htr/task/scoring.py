@@ -18,8 +18,9 @@ from htr.io.images import PageImage, read_images
 from htr.io.options import PageOptions
 from htr.io.pages import read_lines
 from htr.layout.score import match_lines
+from htr.layout.sheet import as_sheet
 from htr.page import Line, Page
-from htr.predict.pages import Reader, find_page, read_page
+from htr.predict.pages import LineReader, find_page, read_page
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class PageScore:
 
 def evaluate_pages(
     pages: Sequence[TruePage],
-    reader: Reader | None,
+    reader: LineReader | None,
     options: PageOptions | None = None,
     given_lines: bool = False,
 ) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def evaluate_pages(
 
 
 def evaluate_lines(
-    samples: Iterable[Sample], reader: Reader, also: Callable[[Sample], str | None] | None = None
+    samples: Iterable[Sample], reader: LineReader, also: Callable[[Sample], str | None] | None = None
 ) -> dict[str, Any]:
     """Read line images and compare them with their texts as seen, the lines of a page together.
 
@@ -139,8 +140,8 @@ def _read(page: TruePage, options: PageOptions | None) -> tuple[PageImage, Page]
     truth = read_lines(page.truth)
     limit = (options or PageOptions()).max_pixels
     size = (truth.width, truth.height) if truth.size_known else None
-    image = next(read_images(page.image, limit, size))
-    return image, find_page(image, truth, options)
+    sheet = as_sheet(next(read_images(page.image, limit, size)), options)
+    return sheet, find_page(sheet, truth, options)
 
 
 def _unread(page: Page) -> tuple[Line, ...]:

@@ -112,7 +112,7 @@ def test_case_16_a_truncated_page_is_reported_and_the_batch_goes_on(tmp_path, ca
     data = (tmp_path / "b.jpg").read_bytes()
     (tmp_path / "b.jpg").write_bytes(data[: len(data) // 2])
     pages = [str(tmp_path / f"{name}.jpg") for name in "abc"]
-    code = run(["htr", "lines", *pages, "-o", str(tmp_path / "out"), "--no-overlay"])
+    code = run(["htr", "lines", *pages, "-o", str(tmp_path / "out"), "--no-preview"])
     errors = capsys.readouterr().err
     assert code == 1
     assert "b.jpg: damaged or truncated image" in errors

@@ -51,6 +51,7 @@ from htr.layout.detect import detect_lines
 from htr.layout.ink import upright_polarity
 from htr.layout.order import reading_order
 from htr.layout.score import match_lines
+from htr.layout.sheet import as_sheet
 from htr.page import Line
 from htr.predict.pages import find_page, read_page, transcribe_file
 from htr.synthetic import draw_line, draw_page, sentence
@@ -116,9 +117,10 @@ def test_case_20_light_ink_on_dark_is_found_and_cut_as_dark_ink():
         seen.extend(images)
         return fake_reader(images)
 
-    page = find_page(as_page(255 - image))
+    sheet = as_sheet(as_page(255 - image))
+    page = find_page(sheet)
     assert match_lines(page.lines, truth.lines).f1 == 1.0
-    read_page(as_page(255 - image), reader, page)
+    read_page(sheet, reader, page)
     assert all(np.median(strip) > 180 for strip in seen)
 
 

@@ -35,7 +35,7 @@ def test_transcribe_writes_text_xml_json_and_a_picture(folder, capsys):
     formats = [word for kind in ("txt", "page", "alto", "json") for word in ("--format", kind)]
     assert geomix(folder, "transcribe", "@p.png", "-o", "@out", "--model", "@tiny.safetensors", *formats) == 0
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
-        *("p.alto.xml", "p.json", "p.overlay.png", "p.page.xml", "p.txt")
+        *("p.alto.xml", "p.json", "p.page.xml", "p.preview.jpg", "p.txt")
     ]
     check("page", (folder / "out" / "p.page.xml").read_bytes())
     check("alto", (folder / "out" / "p.alto.xml").read_bytes())
@@ -52,7 +52,7 @@ def test_transcribe_prints_the_text_without_a_folder(folder, capsys):
 
 
 def test_an_existing_result_is_not_replaced_unasked(folder, capsys):
-    words = ("transcribe", "@p.png", "-o", "@out", "--model", "@tiny.safetensors", "--no-overlay")
+    words = ("transcribe", "@p.png", "-o", "@out", "--model", "@tiny.safetensors", "--no-preview")
     assert geomix(folder, *words) == 0
     (folder / "out" / "p.txt").write_text("mine")
     assert geomix(folder, *words) == 1
@@ -62,9 +62,17 @@ def test_an_existing_result_is_not_replaced_unasked(folder, capsys):
     assert (folder / "out" / "p.txt").read_text() != "mine"
 
 
+def test_the_old_name_of_the_preview_still_works_and_says_its_new_one(folder, capsys):
+    assert geomix(folder, "lines", "@p.png", "-o", "@out", "--no-overlay") == 0
+    assert not (folder / "out" / "p.preview.jpg").exists()
+    assert "--overlay is now --preview" in capsys.readouterr().err
+    assert geomix(folder, "lines", "@p.png", "-o", "@out", "--overlay", "--overwrite") == 0
+    assert (folder / "out" / "p.preview.jpg").exists()
+
+
 @pytest.mark.parametrize("words", [("@p.png", "--lines", "@p.xml"), ("@p.png", "--lines", "@."), ("@p.xml",)])
 def test_lines_come_from_a_file_a_folder_or_the_input_itself(folder, words):
-    assert geomix(folder, "lines", *words, "-o", "@out", "--no-overlay") == 0
+    assert geomix(folder, "lines", *words, "-o", "@out", "--no-preview") == 0
     back = read_lines(folder / "out" / "p.xml")
     assert [line.id for line in back.lines] == [f"l{n}" for n in range(9)]
 
@@ -232,7 +240,7 @@ def test_the_demo_finds_the_lines_that_it_draws(folder, capsys):
     assert figures["lines"] == "6"
     assert float(figures["f1_lines"]) > 0.9
     names = {path.name for path in (folder / "demo").iterdir()}
-    assert {"synthetic.png", "truth.xml", "synthetic.txt", "synthetic.overlay.png"} <= names
+    assert {"synthetic.png", "truth.xml", "synthetic.txt", "synthetic.preview.jpg"} <= names
     assert geomix(folder, "demo", "-o", "@demo", "--rows", "6") == 0
 
 

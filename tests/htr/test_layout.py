@@ -2,12 +2,11 @@ import cv2
 import numpy as np
 import pytest
 
-from htr.io.derive import band, line_pitch, lower_edge
+from htr.io.derive import band, lower_edge, pitch_of_lines
 from htr.layout.detect import detect_lines
 from htr.layout.gutters import gutters
 from htr.layout.headings import split_headings
-from htr.layout.ink import PITCH, darkness, ink_map, is_light_on_dark
-from htr.layout.ink import line_pitch as ink_pitch
+from htr.layout.ink import PITCH, darkness, ink_map, is_light_on_dark, pitch_of_ink
 from htr.layout.order import reading_order
 from htr.layout.ridges import ridges
 from htr.layout.scale import DOUBT, GOOD, fit, other_pitches
@@ -179,7 +178,7 @@ def test_the_scale_of_the_scan_does_not_matter():
 
 def test_the_pitch_of_the_ink_is_that_of_the_lines():
     image, _ = page_of(column(60, 540, 60, 9, pitch=40))
-    assert ink_pitch(darkness(image)) == pytest.approx(40, abs=2)
+    assert pitch_of_ink(darkness(image)) == pytest.approx(40, abs=2)
     assert ink_map(image).scale == pytest.approx(PITCH / 40, rel=0.08)
     assert ink_map(paper(300, 300)) is None
 
@@ -347,8 +346,8 @@ def test_a_band_around_a_baseline():
 
 def test_the_distance_of_lines():
     lines = [line(str(i), 0, 40 * i, 100, 40 * i + 30) for i in range(4)]
-    assert line_pitch(lines) == 40
-    assert line_pitch(lines[:1]) is None
+    assert pitch_of_lines(lines) == 40
+    assert pitch_of_lines(lines[:1]) is None
 
 
 @pytest.mark.parametrize("level", [70, 120, 200, 250])

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from htr.data.inputs import prepare
-from htr.data.level import MAX_STRETCH, SPREAD, STROKES, find_level, find_stretch, straighten, without_rules
+from htr.data.level import MAX_STRETCH, SPREAD, STROKES, find_level, find_stretch, straighten, unruled
 from htr.synthetic import draw_line
 
 TEXT = "Le jardin garde les fenêtres ouvertes"
@@ -81,7 +81,7 @@ def test_a_rule_under_the_writing_changes_neither_its_size_nor_its_place(slope, 
     assert right.shape[1] == pytest.approx(left.shape[1], rel=0.05)
     right = cv2.resize(right, left.shape[::-1])
     assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.6  # the rule itself is still there
-    assert without_rules(plain) is plain
+    assert unruled(plain) is plain
 
 
 @pytest.mark.parametrize("rows", [slice(0, 3), slice(-3, None)], ids=["top", "bottom"])
@@ -90,7 +90,7 @@ def test_a_rule_at_the_edge_is_a_rule(rows):
     plain[rows] = 0
     ruled = plain.copy()
     ruled[rows] = 255
-    kept = (without_rules(ruled)[rows] > 0).any(0).mean()
+    kept = (unruled(ruled)[rows] > 0).any(0).mean()
     assert kept < 0.2
 
 
@@ -122,7 +122,7 @@ def test_odd_ink_becomes_a_line_of_the_height():
 def test_nothing_but_a_rule_stays():
     rule = np.zeros((40, 300), np.uint8)
     rule[30:32] = 255
-    assert without_rules(rule) is rule
+    assert unruled(rule) is rule
 
 
 def test_a_short_line_is_taken_to_be_level():

@@ -9,7 +9,7 @@ import htr
 from geomix.errors import InputError, MissingFileError
 from htr.io.options import PageOptions
 from htr.io.pages import read_lines, write
-from htr.io.preview import overlay, write_overlay
+from htr.io.preview import preview, write_preview
 from htr.page import Line, Page
 from htr.predict import pages as predict
 from htr.predict.pages import default_model, find_page, model_reader, read_page, transcribe_file
@@ -168,7 +168,7 @@ def test_a_model_reads_all_lines_of_a_page_at_once(model):
         assert len(line.char_confidences) == len(line.char_boxes) == len(line.text)
 
 
-def test_the_overlay_shows_lines_and_numbers(tmp_path):
+def test_the_preview_shows_lines_and_numbers(tmp_path):
     image, page = page_of(ROWS)
     lines = (
         replace(page.lines[0], confidence=0.2),
@@ -176,7 +176,7 @@ def test_the_overlay_shows_lines_and_numbers(tmp_path):
         *page.lines[2:],
         Line(id="?"),
     )
-    picture = np.asarray(overlay(image, replace(page, lines=lines)))
+    picture = np.asarray(preview(image, replace(page, lines=lines)))
     assert picture.shape == (420, 600, 3)
     blue = (picture == (30, 60, 220)).all(axis=2)
     assert blue[60, 100:500].mean() > 0.9
@@ -184,10 +184,10 @@ def test_the_overlay_shows_lines_and_numbers(tmp_path):
     green = (picture == (0, 130, 60)).all(axis=2)
     assert red[:130].any()
     assert green[130:].any()
-    write_overlay(image, page, tmp_path / "o.png")
+    write_preview(image, page, tmp_path / "o.png")
     with Image.open(tmp_path / "o.png") as written:
         assert written.size == (600, 420)
-    large = overlay(np.full((3000, 4000), 255, np.uint8), Page(width=8000, height=6000))
+    large = preview(np.full((3000, 4000), 255, np.uint8), Page(width=8000, height=6000))
     assert large.size == (2000, 1500)
 
 
