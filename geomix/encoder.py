@@ -102,7 +102,7 @@ class Encoder(nn.Module):
         Args:
             dim: width of the tokens, C.
             depth: number of blocks.
-            mixer: one configuration for all blocks, or a list with one a block (a hybrid).
+            mixer: one configuration for all blocks, or a list with one per block (a hybrid).
             mlp_ratio: width of the MLPs over `dim`.
             dropout: share of activations dropped in training.
             final_norm: end with a norm.
@@ -115,7 +115,7 @@ class Encoder(nn.Module):
         specs = [mixer] * depth if isinstance(mixer, Mapping) else list(mixer)
         if len(specs) != depth:
             raise ConfigError(
-                f"a list of mixers needs one entry a block: depth is {depth}, the list has {len(specs)}"
+                f"a list of mixers needs one entry per block: depth is {depth}, the list has {len(specs)}"
             )
         self.blocks = nn.ModuleList(
             Block(dim, spec, mlp_ratio=mlp_ratio, dropout=dropout, norm_eps=norm_eps) for spec in specs
@@ -139,10 +139,10 @@ class Encoder(nn.Module):
             return_state: return the states after these tokens as well.
 
         Returns:
-            Tokens of the shape of `x`, and a tuple of states, one a block, if asked for.
+            Tokens of the shape of `x`, and a tuple of states, one per block, if asked for.
 
         Raises:
-            SegmentsError: if `state` does not have one entry a block.
+            SegmentsError: if `state` does not have one entry per block.
         """
         before: Sequence[State | None] = [None] * len(self.blocks) if state is None else state
         if len(before) != len(self.blocks):

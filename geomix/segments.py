@@ -1,8 +1,8 @@
 """Which token sees which: ragged blocks of tokens inside sequences.
 
 Tokens lie one after another. They are grouped into *blocks*, and blocks into *sequences*; token i sees
-token j if and only if both are in the same sequence, block(j) <= block(i), and j is valid. One block a
-sequence is full context, one token a block is causal context, anything between is block-causal. A grid
+token j if and only if both are in the same sequence, block(j) <= block(i), and j is valid. One block per
+sequence is full context, one token per block is causal context, anything between is block-causal. A grid
 may add a local window instead: token i then sees the valid tokens of the box around it.
 
 A `Segments` is built once, checked once, and shared by all layers of a model and by their backward pass.
@@ -152,7 +152,7 @@ class Segments:
         Args:
             batch: number of grids.
             shape: the axes of a grid, of any number.
-            window: the box of tokens that each token sees, centred on it: one odd number, or one an axis.
+            window: the box of tokens that each token sees, centred on it: one odd number, or one per axis.
                 The window shrinks at the border. None: every token sees the whole grid.
             valid: which tokens exist, bool, [batch, h * w], or None for all of them.
 
@@ -370,5 +370,5 @@ def _window(window: Window, rank: int) -> tuple[int, ...] | None:
         return None
     box = (window,) * rank if isinstance(window, int) else tuple(int(size) for size in window)
     if len(box) != rank or any(size < 1 or size % 2 == 0 for size in box):
-        raise SegmentsError(f"a window needs one odd number an axis ({rank} axes), got {window}")
+        raise SegmentsError(f"a window needs one odd number per axis ({rank} axes), got {window}")
     return box

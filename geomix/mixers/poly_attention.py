@@ -1,4 +1,4 @@
-"""Attention with a polynomial in the place of softmax.
+"""Attention with a polynomial in place of softmax.
 
     y_i = sum over the N tokens j that i sees of phi(q_i . k_j / sqrt(d)) v_j        phi(s) = s^p / sqrt(N)
 
@@ -46,7 +46,7 @@ class PolyAttention(Mixer):
             degree: p, 1 to 3; larger powers have no gradient near 0.
             heads: number of heads.
             head_dim: width of a head; None: dim / heads.
-            scale: a fixed factor in the place of 1 / sqrt(N), such as 1 / 14; None: each row's own N.
+            scale: a fixed factor in place of 1 / sqrt(N), such as 1 / 14; None: each row's own N.
             qkv_bias: bias of the query, key and value projection.
             out_bias: bias of the output projection.
 
@@ -85,7 +85,7 @@ def poly_attention(qkv: Tensor, visible: Visible, degree: int, scale: float | No
         qkv: [B, N, 3, heads, d].
         visible: which token of a row sees which; masks apply after phi.
         degree: p of phi(s) = s^p / sqrt(N).
-        scale: a factor in the place of 1 / sqrt(N), N being the number of keys that a query sees.
+        scale: a factor in place of 1 / sqrt(N), N being the number of keys that a query sees.
 
     Returns:
         [B, N, heads, d], 0 where nothing is seen.
@@ -148,7 +148,7 @@ def poly_attention_reference(qkv: Tensor, sees: Tensor, degree: int, scale: floa
         qkv: [N, 3, heads, d].
         sees: which token sees which, bool [N, N].
         degree: p.
-        scale: a factor in the place of 1 / sqrt(N).
+        scale: a factor in place of 1 / sqrt(N).
 
     Returns:
         [N, heads, d].

@@ -51,14 +51,14 @@ class PoM(Mixer):
             dim: width of the tokens, C.
             degree: highest power of the polynomial, from 1.
             expand: width of the state over that of the tokens, D / C.
-            gate_heads: number of gates, a divisor of D; None: one gate a channel.
+            gate_heads: number of gates, a divisor of D; None: one gate per channel.
             groups: number of groups of W_h, a divisor of C and D.
             activation: h, one of `ops.elementwise.ACTIVATIONS`.
             gate: sigma, one of `ops.elementwise.GATES`.
             normalize: "mean" or "sum" over the tokens seen.
             bias: give the output projection a bias.
             rotary: turn features and gates by the token's position, so that a token reads the others
-                relative to itself. Needs an even D and one gate a channel.
+                relative to itself. Needs an even D and one gate per channel.
 
         Raises:
             UnsupportedError: if the numbers do not divide or a name is not known.
@@ -75,7 +75,7 @@ class PoM(Mixer):
         if normalize not in ("mean", "sum"):
             raise UnsupportedError(f"normalize must be 'mean' or 'sum', got {normalize!r}")
         if rotary and (width % 2 or heads != width):
-            raise UnsupportedError("a rotary mixer needs an even state width and one gate a channel")
+            raise UnsupportedError("a rotary mixer needs an even state width and one gate per channel")
         pick(ACTIVATIONS, activation, "activation")
         pick(GATES, gate, "gate")
         self.dim, self.width, self.groups, self.rotary = dim, width, groups, rotary
@@ -210,7 +210,7 @@ class PoM(Mixer):
 
         Args:
             x: tokens, [S, N, C], or [T, C] with `segments`, or [N, C] for a state of one sequence.
-            state: what to read, one row a sequence.
+            state: what to read, one row per sequence.
             segments: which state row each token reads: that of its sequence.
 
         Returns:
@@ -231,7 +231,7 @@ class PoM(Mixer):
         """Take one token of each sequence in and let it read: exactly the causal forward call.
 
         Args:
-            x: one token a sequence, [S, C].
+            x: one token per sequence, [S, C].
             state: what the sequences have seen, of S rows.
 
         Returns:

@@ -24,7 +24,7 @@ class Visible:
     valid: Tensor | None
     """Which tokens exist, bool [B, N], or None for all."""
     block: Tensor | None
-    """Block of each token, [B, N], or None for one block a row."""
+    """Block of each token, [B, N], or None for one block per row."""
     is_causal: bool
     """Whether every token is a block of its own."""
 

@@ -105,7 +105,7 @@ def polynomial(h: Tensor, coeff: Tensor, out: Tensor | None = None) -> Tensor:
 
     Args:
         h: activated projections, [..., D].
-        coeff: one coefficient a channel and power, [D, k].
+        coeff: one coefficient per channel and power, [D, k].
         out: where to write, of the shape of `h`, or None for new memory.
     """
     degree = coeff.shape[1]
@@ -122,7 +122,7 @@ def polynomial_slope(h: Tensor, coeff: Tensor, out: Tensor | None = None) -> Ten
 
     Args:
         h: activated projections, [..., D].
-        coeff: one coefficient a channel and power, [D, k].
+        coeff: one coefficient per channel and power, [D, k].
         out: where to write, of the shape of `h`, or None for new memory.
     """
     degree = coeff.shape[1]

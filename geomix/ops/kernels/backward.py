@@ -2,7 +2,7 @@
 
 B1 gate_backward      dg = dy W_o; g = s * mean; da = sigma'(sum over the head of dg * mean);
                       dmean = dg * s / n, summed by chunk
-B2 scan_sums          in `scan.py`, backwards: the gradient of the features, one row a block or chunk
+B2 scan_sums          in `scan.py`, backwards: the gradient of the features, one row per block or chunk
 B3 features_backward  dz = h'(phi'(dphi)); what the coefficients get from each tile
 B4 input_gradient     dx = da W_s + dz W_h
 B5 to B7              torch: [da, dz]^T x, dy^T g, and the sum of the tiles' rows for biases and coefficients
@@ -52,7 +52,7 @@ def gate_backward(
     None.
 
     A program takes PARTS * BN channels: BN / W whole heads, or one head of PARTS * BN = W channels. In causal
-    mode dmean itself is stored too, in the place of dz.
+    mode dmean itself is stored too, in place of dz.
     """
     HEADS: tl.constexpr = BN // W if W < BN else 1
     columns = tl.cdiv(D, BN * PARTS)

@@ -165,7 +165,7 @@ def store_sums(rows, sums, chunk, column, ok, D):
     """Sum the rows of each chunk of a tile, [128, BN], and store them."""
     by_chunk = tl.sum(by_slot(rows), 1)  # [8, BN]
     whole = is_whole(chunk)
-    # One chunk a tile: its sum goes out in the place of that of the first slot.
+    # One chunk per tile: its sum goes out in place of that of the first slot.
     by_chunk = tl.where(whole[:, None], tl.sum(by_chunk, 0)[None, :], by_chunk)
     mine = (chunk >= 0) & ((tl.arange(0, SLOTS) == 0) | ~whole)
     tl.store(sums + chunk[:, None] * D + column[None, :], by_chunk, mask=mine[:, None] & ok[None, :])

@@ -38,13 +38,13 @@ class Plan(NamedTuple):
     cu_chunks: Tensor
     """Where the chunks of each sequence start and the last one ends, [sequences + 1]."""
     rows: int
-    """Rows of the context: one a block; in causal mode, one a chunk."""
+    """Rows of the context: one per block; in causal mode, one per chunk."""
 
 
 def plan_for(segments: Segments) -> Plan:
     """Return the tables of some segments, made once and kept as long as the segments live."""
     if torch.compiler.is_compiling():
-        # Bounds in the place of counts: they need no answer of the device, and a graph serves all lengths.
+        # Bounds in place of counts: they need no answer of the device, and a graph serves all lengths.
         return build_plan(segments, *most(segments))
     return segments.keep("kernel plan", lambda: build_plan(segments, *_count(segments)))
 
