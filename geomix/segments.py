@@ -97,6 +97,21 @@ class Segments:
         return make(batch, length, causal, block_size)
 
     @classmethod
+    def of(cls, x: Tensor) -> Segments:
+        """Describe tokens that see their whole row: [B, N, C], or [T, C] for one row.
+
+        Raises:
+            SegmentsError: if `x` has another number of axes.
+        """
+        if x.ndim == 3:
+            return cls.dense(x.shape[0], x.shape[1])
+        if x.ndim != 2:
+            raise SegmentsError(f"tokens are [B, N, C] or, packed, [T, C], got {list(x.shape)}")
+        length = x.shape[0]
+        cu = torch.arange(2, dtype=torch.int64) * length
+        return cls(cu, cu, is_causal=False, is_full=True, shape=(length,), block_length=length)
+
+    @classmethod
     def packed(
         cls,
         cu_seqlens: Tensor | Sequence[int],

@@ -12,8 +12,8 @@ is that of the published layer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -41,11 +41,22 @@ class AxisOperator(nn.Module):
         super().__init__()
         eigenvalues, vectors = torch.linalg.eigh(band_kernel(length, bandwidth))
         eigenvalues = eigenvalues.clamp(EIGENVALUE_MARGIN, 1 - EIGENVALUE_MARGIN)
-        self.theta = nn.Parameter(eigenvalues.logit().float())
+        dtype = torch.get_default_dtype()
+        self.theta = nn.Parameter(eigenvalues.logit().to(dtype))
         basis = nn.Linear(length, length, bias=False)
         # The Cayley map keeps the basis orthonormal through training; no penalty is needed.
         self.basis = orthogonal(basis, orthogonal_map="cayley")
-        self.basis.weight = vectors.float()
+        self.basis.weight = vectors.to(dtype)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the operator, but keep it in fp32 or wider: its basis must stay orthonormal."""
+
+        def move(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            is_narrow = moved.is_floating_point() and moved.itemsize < torch.float32.itemsize
+            return tensor.to(moved.device, torch.float32) if is_narrow else moved
+
+        return super()._apply(move, recurse)
 
     def matrix(self) -> Tensor:
         """Return S, [n, n]."""

@@ -249,12 +249,7 @@ class PoM(Mixer):
         if x.shape[-1] != self.dim:
             raise SegmentsError(f"this mixer takes tokens of width {self.dim}, got {list(x.shape)}")
         if segments is None:
-            if x.ndim == 2:
-                segments = Segments.packed([0, x.shape[0]])
-            elif x.ndim == 3:
-                segments = Segments.dense(x.shape[0], x.shape[1])
-            else:
-                raise SegmentsError(f"tokens are [B, N, C] or, packed, [T, C], got {list(x.shape)}")
+            segments = Segments.of(x)
         segments.check(x)
         return segments.to(x.device)
 

@@ -99,7 +99,7 @@ def check_quadratic(
     if state is not None or return_state:
         raise UnsupportedError(f"{name} has no state of fixed size; use the mixer 'pom' to stream or to step")
     if segments is None:
-        segments = Segments.packed([0, x.shape[0]]) if x.ndim == 2 else Segments.dense(*x.shape[:2])
+        segments = Segments.of(x)
     if segments.window is not None:
         raise UnsupportedError(f"{name} has no local window on a grid; use the mixer 'pom', or window=None")
     if x.shape[-1] != dim:

@@ -19,6 +19,7 @@ Source: Chakrabarti, Pitassi, Alman, "Poly-attention", arXiv 2602.02422, theorem
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_letters
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,8 @@ from geomix.segments import Segments
 
 Edges = Sequence[Sequence[int]]
 
+LETTERS = "".join(letter for letter in ascii_letters if letter not in "bhd")
+"""Names of the variables in a sum over all tuples; b, h and d are batch, heads and channels."""
 MAX_TUPLES = 1 << 24
 """Scores that the brute force over all tuples may hold, over batch and heads."""
 
@@ -114,7 +117,8 @@ def check_edges(edges: Edges) -> tuple[tuple[int, ...], ...]:
     """Check the monomials and return them as tuples.
 
     Raises:
-        UnsupportedError: if a monomial has fewer than two variables or one twice, or a variable is missing.
+        UnsupportedError: if a monomial has fewer than two variables or one twice, is given twice, or a
+            variable is missing.
     """
     monomials = tuple(tuple(int(variable) for variable in edge) for edge in edges)
     named = {variable for edge in monomials for variable in edge}
@@ -124,6 +128,13 @@ def check_edges(edges: Edges) -> tuple[tuple[int, ...], ...]:
         )
     if not named or named != set(range(1, max(named) + 1)):
         raise UnsupportedError(f"edges must name the variables 1 to t without a gap, got {sorted(named)}")
+    if len(named) > len(LETTERS):
+        raise UnsupportedError(f"edges may name up to {len(LETTERS)} variables, got {len(named)}")
+    twice = [list(edge) for i, edge in enumerate(monomials) if set(edge) in map(set, monomials[:i])]
+    if twice:
+        raise UnsupportedError(
+            f"each edge may be given once, in either direction; {twice[0]} is given again: leave it out"
+        )
     return monomials
 
 
@@ -134,7 +145,7 @@ def children_of(edges: tuple[tuple[int, ...], ...]) -> dict[int, list[tuple[int,
         The children of each variable, and whether each hangs by a real edge (False: by one of score 0); None
         where the edges have a cycle or a monomial has three or more variables.
     """
-    if any(len(edge) > 2 for edge in edges) or len({frozenset(edge) for edge in edges}) < len(edges):
+    if any(len(edge) > 2 for edge in edges):
         return None
     variables = max(map(max, edges))
     neighbours: dict[int, list[int]] = {v: [] for v in range(1, variables + 1)}
@@ -229,7 +240,7 @@ def over_all_tuples(queries: Tensor, values: Tensor, edges: Edges, valid: Tensor
         [B, heads, N, d].
 
     Raises:
-        UnsupportedError: if there are more than MAX_TUPLES tuples.
+        UnsupportedError: if there are more than MAX_TUPLES tuples, over batch and heads.
     """
     variables, batch, heads, length, width = queries.shape
     tuples = batch * heads * length**variables
@@ -238,7 +249,7 @@ def over_all_tuples(queries: Tensor, values: Tensor, edges: Edges, valid: Tensor
             f"this polynomial needs all {variables}-tuples of {length} tokens, {tuples:,} scores of at most "
             f"{MAX_TUPLES:,}; use edges without a cycle, or shorter sequences"
         )
-    axes = "ijklmnop"[:variables]
+    axes = LETTERS[:variables]
     score = queries.new_zeros(batch, heads, *[length] * variables)
     for edge in edges:
         inputs = ",".join(f"bh{axes[v - 1]}d" for v in edge)

@@ -44,7 +44,8 @@ def mix(
         return op.mix(x, params, segments, functions, initial_sum, initial_count)
     if initial_sum is not None:
         initial_sum = initial_sum.to(sum_dtype(x.dtype))
-    return cpu.mix(x, params, segments, functions, initial_sum, initial_count)
+    way = cpu.compiled if torch.compiler.is_compiling() else cpu
+    return way.mix(x, params, segments, functions, initial_sum, initial_count)
 
 
 def observe(x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions) -> Tensor:
@@ -54,7 +55,8 @@ def observe(x: Tensor, params: MixerParams, segments: Segments, functions: Mixer
         from geomix.ops.kernels import op
 
         return op.observe(x, params, segments, functions)
-    return cpu.observe(x, params, segments, functions)
+    way = cpu.compiled if torch.compiler.is_compiling() else cpu
+    return way.observe(x, params, segments, functions)
 
 
 def read(

@@ -43,6 +43,23 @@ def _clamped_leaky_relu_backward_(grad: Tensor, h: Tensor) -> Tensor:
     return grad
 
 
+def _leaky_softsign(z: Tensor) -> Tensor:
+    u = F.leaky_relu(z, LEAK)
+    return u / (1 + u.abs() / CLAMP_HIGH)
+
+
+def _leaky_softsign_(z: Tensor) -> Tensor:
+    u = F.leaky_relu_(z, LEAK)
+    return u.div_(u.abs().div_(CLAMP_HIGH).add_(1))
+
+
+def _leaky_softsign_backward_(grad: Tensor, h: Tensor) -> Tensor:
+    # With u = leaky_relu(z), dh/du = 1 / (1 + |u| / 6)^2 = (1 - |h| / 6)^2.
+    grad.mul_(h.abs().div_(-CLAMP_HIGH).add_(1).square_())
+    aten.leaky_relu_backward(grad, h, LEAK, True, grad_input=grad)
+    return grad
+
+
 def _relu_backward_(grad: Tensor, h: Tensor) -> Tensor:
     aten.threshold_backward(grad, h, 0.0, grad_input=grad)
     return grad
@@ -76,11 +93,18 @@ ACTIVATIONS: dict[str, Pointwise] = {
         _clamped_leaky_relu_,
         _clamped_leaky_relu_backward_,
     ),
+    "leaky_softsign": Pointwise(_leaky_softsign, _leaky_softsign_, _leaky_softsign_backward_),
     "gelu": Pointwise(F.gelu, F.gelu, _gelu_backward_, keeps_input=True),
     "relu": Pointwise(F.relu, F.relu_, _relu_backward_),
     "identity": Pointwise(_same, _same, lambda grad, _: grad),
 }
-"""What h may be; `clamped_leaky_relu` is clamp(leaky_relu(z, 0.01), -0.1, 6)."""
+"""What h may be.
+
+`clamped_leaky_relu` is clamp(leaky_relu(z, 0.01), -0.1, 6), as published. It maps all z >= 6 to 6 and all
+z <= -10 to -0.1, so tokens that differ only there cannot be told apart: the injectivity that the universality
+of the mixer rests on (arXiv 2604.06129, lemma 3.3) holds only for tokens in between. `leaky_softsign` is
+u / (1 + |u| / 6) with u = leaky_relu(z, 0.01): it keeps powers as small, and is injective.
+"""
 
 GATES: dict[str, Pointwise] = {
     "sigmoid": Pointwise(torch.sigmoid, torch.sigmoid_, _sigmoid_backward_),

@@ -122,3 +122,29 @@ def test_a_state_dict_brings_the_operator_back() -> None:
 def test_what_it_cannot_serve_is_named(call, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(Concentration(3, shape=(4, 5)), torch.randn(1, 20, 3))
+
+
+def test_it_is_built_in_the_default_dtype() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        mixer = Concentration(2, shape=(12,), bandwidth=0.4)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {weight.dtype for weight in mixer.parameters()} == {torch.float64}
+    # The margin of the eigenvalues alone is left: fp32 would lose 1e-7 beside it.
+    eigenvalues = torch.linalg.eigvalsh(mixer.axes[0].matrix())
+    expected = torch.linalg.eigvalsh(band_kernel(12, 0.4)).clamp(1e-3, 1 - 1e-3)
+    torch.testing.assert_close(eigenvalues, expected, rtol=0, atol=1e-13)
+
+
+def test_in_bf16_its_operators_stay_exact_and_its_outputs_near_those_of_fp32() -> None:
+    torch.manual_seed(0)
+    mixer, x = Concentration(3, shape=(4, 5)), torch.randn(2, 20, 3)
+    expected, u = mixer(x), mixer.axes[1].basis.weight
+    narrow = mixer.bfloat16()
+    assert torch.equal(narrow.axes[1].basis.weight, u) and narrow.value.weight.dtype == torch.bfloat16
+    y = narrow(x.bfloat16().requires_grad_())
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), expected, rtol=0.05, atol=0.05)
+    y.sum().backward()
+    assert narrow.axes[0].theta.grad.isfinite().all()

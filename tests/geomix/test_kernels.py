@@ -112,6 +112,7 @@ CASES = {
     "gelu, hard gate, sum": Case(
         "blocks", functions=MixerFunctions("gelu", "hardsigmoid", "sum"), state=True
     ),
+    "leaky softsign": Case("causal", functions=MixerFunctions("leaky_softsign", "sigmoid", "mean")),
     "relu": Case("dense", functions=MixerFunctions("relu", "sigmoid", "mean")),
     "identity, causal sum": Case(
         "causal", functions=MixerFunctions("identity", "sigmoid", "sum"), state=True

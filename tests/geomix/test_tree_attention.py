@@ -143,6 +143,21 @@ def test_cycles_and_triples_are_computed_over_all_tuples(edges: tuple[tuple[int,
     torch.testing.assert_close(mixer(x), expected)
 
 
+def test_a_cycle_may_have_more_variables_than_the_alphabet_had_letters() -> None:
+    """Nine variables over two tokens are 512 tuples, each weighed by hand here."""
+    edges = [(v, v % 9 + 1) for v in range(1, 10)]
+    queries, values = parts(9, length=2)
+    ours = over_all_tuples(queries, values, edges, None)
+    slow = tree_attention_reference(queries[:, 1, 0], values[:, 1, 0], edges, torch.ones(2, 2).bool())
+    torch.testing.assert_close(ours[1, 0], slow, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("again", [(2, 1), (1, 2)])
+def test_an_edge_given_twice_is_refused_and_not_counted_double(again: tuple[int, int]) -> None:
+    with pytest.raises(UnsupportedError, match=f"once, in either direction; \\[{again[0]}, {again[1]}\\]"):
+        TreeAttention(8, edges=((1, 2), (2, 3), again))
+
+
 def test_what_it_cannot_serve_is_named() -> None:
     x, cycle = torch.randn(1, 6, 8), ((1, 2), (2, 3), (3, 1))
     with pytest.raises(UnsupportedError, match="no causal form"):
@@ -153,6 +168,8 @@ def test_what_it_cannot_serve_is_named() -> None:
         TreeAttention(8, edges=((1, 3),))
     with pytest.raises(UnsupportedError, match="two or more different variables"):
         TreeAttention(8, edges=((1, 1),))
+    with pytest.raises(UnsupportedError, match="up to 49 variables, got 50"):
+        TreeAttention(8, edges=[(v, v % 50 + 1) for v in range(1, 51)])
     with pytest.raises(UnsupportedError, match="tree_attention has no state"):
         TreeAttention(8)(x, return_state=True)
 

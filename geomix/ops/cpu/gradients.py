@@ -94,7 +94,7 @@ class Gradients:
         _accumulate(self.dw_h, dz.T, work.x[tokens])
         self.dx[tokens].addmm_(dz, work.params.w_h)
 
-    def result(self) -> tuple[Tensor | None, ...]:
+    def result(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
         """Return the gradients of the tokens and of each weight, in the weights' types."""
         params = self.projections.params
         db_o = None if params.b_o is None or self.dy is None else self.dy.sum(0).to(params.b_o.dtype)

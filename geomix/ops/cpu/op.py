@@ -67,11 +67,11 @@ class _Mix(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor, dtotal: Tensor) -> tuple[Tensor | None, ...]:
         x, *weights, initial_sum, initial_count = ctx.saved_tensors
-        initial = _initial(initial_sum, initial_count)
-        grads, dinitial = _mix_backward(
-            dy, dtotal, x, MixerParams(*weights), ctx.segments, ctx.functions, initial
+        params = MixerParams(*weights)
+        grads, dinitial = mix_backward(
+            dy, dtotal, x, params, ctx.segments, ctx.functions, initial_sum, initial_count
         )
-        return (*grads, None if initial is None else dinitial, None, None, None)
+        return (*grads, None if initial_sum is None else dinitial, None, None, None)
 
 
 class _Observe(torch.autograd.Function):
@@ -87,7 +87,7 @@ class _Observe(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dtotal: Tensor) -> tuple[Tensor | None, ...]:
         x, w_h, coeff = ctx.saved_tensors
-        grads = _observe_backward(dtotal, x, w_h, coeff, ctx.segments, ctx.functions)
+        grads = observe_backward(dtotal, x, w_h, coeff, ctx.segments, ctx.functions)
         return (*grads, None, None)
 
 
@@ -111,16 +111,27 @@ def _mix(
     return y, total
 
 
-def _mix_backward(
+def mix_backward(
     dy: Tensor,
     dtotal: Tensor,
     x: Tensor,
     params: MixerParams,
     segments: Segments,
     functions: MixerFunctions,
-    initial: Initial | None,
+    initial_sum: Tensor | None = None,
+    initial_count: Tensor | None = None,
 ) -> tuple[tuple[Tensor | None, ...], Tensor]:
-    """Return the gradients of tokens and weights, and that of `initial.sum`."""
+    """Go back through `mix`, computing features and gates again.
+
+    Args:
+        dy: gradient of the outputs, [T, C].
+        dtotal: gradient of the sum of each sequence, [sequences, D].
+        x: as in `mix`, and so are the other arguments.
+
+    Returns:
+        The gradients of tokens and weights, None for a bias that is not there, and that of `initial_sum`.
+    """
+    initial = _initial(initial_sum, initial_count)
     context, projections = _start(x, params, segments, functions, initial)
     if segments.valid is not None:
         dy = dy.masked_fill(~segments.valid[:, None], 0.0)
@@ -139,17 +150,23 @@ def _observe(x: Tensor, w_h: Tensor, coeff: Tensor, segments: Segments, function
     return _gather(*_start(x, _gateless(w_h, coeff), segments, functions, None))
 
 
-def _observe_backward(
+def observe_backward(
     dtotal: Tensor, x: Tensor, w_h: Tensor, coeff: Tensor, segments: Segments, functions: MixerFunctions
-) -> tuple[Tensor | None, ...]:
-    """Return the gradients of tokens, `w_h` and `coeff`."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Go back through `observe`: return the gradients of tokens, `w_h` and `coeff`.
+
+    Args:
+        dtotal: gradient of the sum of each sequence, [sequences, D].
+        x: as in `mix`, and so are the other arguments.
+    """
     context, projections = _start(x, _gateless(w_h, coeff), segments, functions, None)
     grads = Gradients(projections, None)
     grads.dx.zero_()
     for part in context.slices:
         rows = dtotal[segments.sequence_of_token[part.start : part.stop]]
         grads.through_features(part, rows, segments)
-    return grads.result()[:3]
+    dx, dw_h, dcoeff, *_ = grads.result()
+    return dx, dw_h, dcoeff
 
 
 def _start(

@@ -26,7 +26,6 @@ def why_not(x: Tensor, params: MixerParams, segments: Segments) -> str | None:
     return why_not_here() or why_not_these(x, params, segments)
 
 
-@torch.compiler.assume_constant_result
 @cache
 def why_not_here() -> str | None:
     """Say why the kernels cannot run in this installation, or return None where they can."""
@@ -37,6 +36,10 @@ def why_not_here() -> str | None:
     if torch.cuda.get_device_capability() < (8, 0):
         return "the CUDA device is older than compute capability 8.0"
     return None
+
+
+# What `torch.compiler.assume_constant_result` does; to call it would import the whole compiler.
+why_not_here._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def why_not_these(x: Tensor, params: MixerParams, segments: Segments) -> str | None:
