@@ -56,7 +56,7 @@ class AxisOperator(nn.Module):
             is_narrow = moved.is_floating_point() and moved.itemsize < torch.float32.itemsize
             return tensor.to(moved.device, torch.float32) if is_narrow else moved
 
-        return super()._apply(move, recurse)
+        return super()._apply(move, recurse)  # type: ignore[no-untyped-call, no-any-return]
 
     def matrix(self) -> Tensor:
         """Return S, [n, n]."""

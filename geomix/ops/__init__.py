@@ -44,8 +44,9 @@ def mix(
         return op.mix(x, params, segments, functions, initial_sum, initial_count)
     if initial_sum is not None:
         initial_sum = initial_sum.to(sum_dtype(x.dtype))
-    way = cpu.compiled if torch.compiler.is_compiling() else cpu
-    return way.mix(x, params, segments, functions, initial_sum, initial_count)
+    if torch.compiler.is_compiling():
+        return cpu.compiled.mix(x, params, segments, functions, initial_sum, initial_count)
+    return cpu.mix(x, params, segments, functions, initial_sum, initial_count)
 
 
 def observe(x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions) -> Tensor:
@@ -55,8 +56,9 @@ def observe(x: Tensor, params: MixerParams, segments: Segments, functions: Mixer
         from geomix.ops.kernels import op
 
         return op.observe(x, params, segments, functions)
-    way = cpu.compiled if torch.compiler.is_compiling() else cpu
-    return way.observe(x, params, segments, functions)
+    if torch.compiler.is_compiling():
+        return cpu.compiled.observe(x, params, segments, functions)
+    return cpu.observe(x, params, segments, functions)
 
 
 def read(
