@@ -224,7 +224,7 @@ def test_sums_agree_bit_for_bit_whatever_a_sequence_is_packed_with(causal: bool)
 
 
 def test_the_default_activation_merges_large_tokens_and_leaky_softsign_does_not() -> None:
-    """Lemma 3.3 of the paper needs an h that maps no two values to one; powers must stay small all the same."""
+    """Lemma 3.3 of the paper needs an h that maps no two values to one; its powers must stay small too."""
     z = torch.cat([torch.linspace(-1e4, 1e4, 20_001), torch.tensor([6.5, 7.0])]).double().sort().values
     merged, apart = (ACTIVATIONS[name].forward(z) for name in ("clamped_leaky_relu", "leaky_softsign"))
     assert (merged[z >= 6] == 6).all() and (merged[z <= -10] == -0.1).all()
