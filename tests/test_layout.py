@@ -39,6 +39,7 @@ SITS = {
     "grid": 0,
     "radiometry": 0,
     "series": 0,
+    "accuracy": 3,
     "polygons": 3,
     "state": 3,
 }
