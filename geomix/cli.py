@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from errno import EDQUOT, EFBIG, ENOSPC, EROFS
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DataFolder = Annotated[Path | None, Parameter(help="Folder of the scene of `mixers scene`.")]
 Seconds = Annotated[float, Parameter(help="A rival whose single run takes longer is shown as not run.")]
 
 app = App(
@@ -81,7 +79,6 @@ def bench(
     name: str = "mixer",
     /,
     *experiments: str,
-    data: DataFolder = None,
     cap: Seconds = 20.0,
     device: DeviceOption = "auto",
     json: Json = False,
@@ -89,8 +86,8 @@ def bench(
 ) -> None:
     """Measure the mixer or a domain (mixer, sits, pointcloud, htr), or what the mixers can learn (mixers).
 
-    `mixers` takes the names of its experiments: composition, forecast, recall, and scene, which needs --data.
-    --device is for the mixer; the domains take CUDA if it works.
+    `mixers` takes the names of its experiments: composition, forecast and recall. --device is for the mixer;
+    the domains take CUDA if it works.
     """
     from geomix.bench import rows_table
 
@@ -100,7 +97,7 @@ def bench(
     if name == "mixers":
         from geomix.bench import mixers
 
-        rows: list[Row] = mixers.run(*experiments, data=data)
+        rows: list[Row] = mixers.run(*experiments)
     elif experiments:
         raise InputError(f"the benchmark {name!r} has no experiments, got {' '.join(experiments)}")
     elif name == "mixer":

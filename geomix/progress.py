@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from geomix.domains import DOMAINS
+
 T = TypeVar("T")
 
-PACKAGES = ("geomix", "pointcloud", "sits", "htr")
+PACKAGES = ("geomix", *DOMAINS)
 """Whose loggers speak to the user."""
 _shown = False
 

@@ -3,16 +3,15 @@
 `composition`  look up f2(f1(x)) in a sequence that lists both functions, in one layer with one head
 `forecast`     predict the next values of noisy waves: concentration against attention, paired seeds
 `recall`       name the value that stands beside a key, far away in the sequence
-`scene`        label a real Sentinel-2 scene, four splits and three seeds; needs the data
 
-The first three train from scratch on data drawn anew for each step, and judges on sequences drawn apart.
+Each trains from scratch on data drawn anew for each step, and judges on sequences drawn apart. How the mixers
+label a real scene, `geomix sits study eolearn --mixers` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geomix.bench import Row
-from geomix.domains import room
+from geomix.config import hint
 from geomix.encoder import Encoder, parameters
 from geomix.errors import InputError
 from geomix.segments import Segments
@@ -260,54 +259,20 @@ def _summary(case: str, metric: str, values: list[float]) -> list[Row]:
     ]
 
 
-# ---------------------------------------------------------------------- scene
-
-
-def scene(data: Path, work: Path = Path("runs/mixers")) -> list[Row]:
-    """Label the scene of the time-series studies with each mixer, in the encoder that it suits.
-
-    Args:
-        data: folder of the scene, as for `geomix sits study eolearn`.
-        work: folder for runs and results; goes on with what is there.
-    """
-    study = room("sits", "study")
-    results = study.study("eolearn", data, work, methods=tuple(study.MIXERS))
-    rows = []
-    for line in study.table("eolearn", results):
-        if line.split == "all":
-            unit = f"of {line.runs} runs"
-            rows += [
-                Row(f"scene: {line.method}", "overall accuracy, mean", line.oa, unit),
-                Row(f"scene: {line.method}", "overall accuracy, spread", line.oa_spread, unit),
-                Row(f"scene: {line.method}", "mean IoU, mean", line.other, unit),
-                Row(f"scene: {line.method}", "mean IoU, spread", line.other_spread, unit),
-            ]
-    return rows
-
-
 EXPERIMENTS: dict[str, Callable[[], list[Row]]] = {
     "composition": composition,
     "forecast": forecast,
     "recall": recall,
 }
-"""What `geomix bench mixers` runs without data."""
 
 
-def run(*experiments: str, data: Path | None = None) -> list[Row]:
-    """Run experiments by name, all that need no data by default; minutes each on a laptop.
+def run(*experiments: str) -> list[Row]:
+    """Run experiments by name, all of them by default; minutes each on a laptop.
 
     Raises:
-        InputError: if there is no such experiment, or `scene` has no data.
+        InputError: if there is no such experiment.
     """
-    rows = []
-    for name in experiments or EXPERIMENTS:
-        if name == "scene":
-            if data is None:
-                raise InputError("the experiment 'scene' needs --data, the folder of the labelled scene")
-            rows += scene(data)
-        elif name in EXPERIMENTS:
-            rows += EXPERIMENTS[name]()
-        else:
-            names = ", ".join([*EXPERIMENTS, "scene"])
-            raise InputError(f"there is no experiment {name!r}; choose from {names}")
-    return rows
+    for name in experiments:
+        if name not in EXPERIMENTS:
+            raise InputError(f"there is no experiment {name!r}{hint(name, EXPERIMENTS)}")
+    return [row for name in experiments or EXPERIMENTS for row in EXPERIMENTS[name]()]

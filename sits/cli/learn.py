@@ -101,6 +101,9 @@ def study(
     data: Annotated[Path, Parameter(name="--data", help="Folder of the real data.")],
     output: StudyFolder = Path("runs/study"),
     seeds: Seeds = 3,
+    mixers: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Compare the mixers instead, in one model.")
+    ] = False,
     by_month: Annotated[
         bool, Parameter(negative="", show_default=False, help="Also the accuracy at each month's end.")
     ] = False,
@@ -111,11 +114,11 @@ def study(
     from dataclasses import asdict
 
     from geomix.report import json_text, table
-    from sits.study import months
+    from sits.study import METHODS, MIXERS, months
     from sits.study import study as run
     from sits.study import table as summarise
 
-    results = run(name, data, output, seeds)
+    results = run(name, data, output, seeds, [*MIXERS] if mixers else METHODS)
     lines = [asdict(line) for line in summarise(name, results)]
     curve = months(results) if by_month else []
     if json:
