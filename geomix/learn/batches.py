@@ -4,8 +4,8 @@ Of several processes each takes its share of every batch, so the batches do not 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sized
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence, Sized
+from typing import Any, TypeVar, cast
 
 import lightning.pytorch as pl
 import torch
@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 from geomix.parallel.ranks import NOTHING, own
 
+T = TypeVar("T")
 Collate = Callable[[list[Any]], Any]
 
 
@@ -33,6 +34,19 @@ class BatchNumbers(Sampler[list[int]]):
 
     def __len__(self) -> int:
         return math.ceil(self.per_epoch / self.batch_size)
+
+
+class Repeated(Dataset[T]):
+    """Items by number, over and over: a data set for samples that are not drawn at random."""
+
+    def __init__(self, items: Sequence[T]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, number: int) -> T:
+        return self._items[number % len(self._items)]
 
 
 class _Collated:
