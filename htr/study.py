@@ -8,49 +8,42 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from geomix.checkpoint import load_model, read_card
-from geomix.config import load_config
-from geomix.learn.study import Figures, Trial, run_methods
-from htr.task.experiment import HtrConfig
-from htr.task.training import train
+from geomix.checkpoint import card_of
+from geomix.learn.experiment import count_parameters
+from geomix.learn.study import Figures, Method, train_once
+from htr.task.experiment import HtrConfig, HtrExperiment
 
 ATTENTION = {"name": "attention", "heads": 6}
 POM = {"name": "pom", "degree": 2, "expand": 2, "gate_heads": 32}
 
 METHODS: Mapping[str, dict[str, Any]] = {
     "PoM": {},
-    "attention": {"mixer": ATTENTION},
-    "hybrid": {"mixer": [ATTENTION, POM] * 2},
-    "PoM, no convolution": {"local": 0},
-    "PoM, pages of 4 lines": {"context": "page", "page_lines": 4},
+    "attention": {"model.mixer": ATTENTION},
+    "hybrid": {"model.mixer": [ATTENTION, POM] * 2},
+    "PoM, no convolution": {"model.local": 0},
+    "PoM, pages of 4 lines": {"model.context": "page", "data.page_lines": 4},
 }
 """Name -> what differs from `small.yaml`."""
 
 KEYS = ("cer", "cer_new_hands", "wer")
 
 
-def study(
-    data: str | Path | Sequence[str | Path],
-    work: str | Path,
-    seeds: int = 1,
+def methods(
+    data: str | Path | Sequence[str | Path] | None,
     epochs: int = 6,
     config: HtrConfig | str | Path = "small",
-) -> list[Trial]:
-    """Train each of `METHODS` with each seed for the same number of steps and score the validation lines.
+) -> dict[str, Method]:
+    """Each of `METHODS`, trained for the same number of steps and scored on the validation lines.
+
+    A result has `cer`, `cer_new_hands`, `wer` and `parameters`.
 
     Args:
         data: tars of lines, or folders of them.
-        work: folder for results and runs in progress; what is there already is not run again.
-        seeds: how many seeds, from 0.
         epochs: length of a training; the learning rate falls to 0 within it.
         config: what the methods change.
-
-    Returns:
-        A trial a method and seed, with `cer`, `cer_new_hands`, `wer` and `parameters`.
     """
-    base = config if isinstance(config, HtrConfig) else load_config(config, "htr", HtrConfig)
-    methods = {name: partial(_run, changed(base, name, epochs), data) for name in METHODS}
-    return run_methods(methods, work, seeds)
+    base = HtrExperiment(config).config
+    return {name: partial(_train, changed(base, name, epochs), data) for name in METHODS}
 
 
 def changed(base: HtrConfig, method: str, epochs: int) -> HtrConfig:
@@ -58,20 +51,12 @@ def changed(base: HtrConfig, method: str, epochs: int) -> HtrConfig:
 
     Sets have no weights: pages cannot have them.
     """
-    change = METHODS[method]
-    model = base.model.model_dump()
-    model |= {key: change[key] for key in ("mixer", "local", "context") if key in change}
-    values = base.model_dump()
-    values["model"] = model
-    values["data"] |= {"weights": {}, "page_lines": change.get("page_lines", 1)}
-    values["train"] |= {"epochs": epochs}
-    return HtrConfig.model_validate(values)
+    return base.changed({"data.weights": {}, "data.page_lines": 1, **METHODS[method], "train.epochs": epochs})
 
 
-def _run(config: HtrConfig, data: Any, seed: int, place: Path) -> Figures:
-    config = config.model_copy(update={"train": config.train.model_copy(update={"seed": seed})})
-    file = train(config, place, data, resume=True, device="cpu")
-    val = read_card(file).metrics["val"]
+def _train(config: HtrConfig, data: Any, seed: int, place: Path) -> Figures:
+    model = train_once(HtrExperiment, config, data, seed, place)
+    val = card_of(model).metrics["val"]
     new = next((found for name, found in val["by_set"].items() if name.endswith("_new_hands")), val)
-    count = sum(weight.numel() for weight in load_model(file).parameters())
-    return {"cer": val["cer"], "cer_new_hands": new["cer"], "wer": val["wer"], "parameters": float(count)}
+    parameters = float(count_parameters(model))
+    return {"cer": val["cer"], "cer_new_hands": new["cer"], "wer": val["wer"], "parameters": parameters}

@@ -1,25 +1,20 @@
 """The verbs that train, judge and import models."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from geomix.learn.splits import Split
 from geomix.options import (
-    DeviceOption,
     Epochs,
-    Json,
-    MaxMinutes,
+    EvaluateOptions,
+    ModelOption,
     Overwrite,
     Quiet,
-    Resume,
-    RunFolder,
-    Seeds,
-    StudyFolder,
+    StudyOptions,
+    TrainOptions,
 )
-
-if TYPE_CHECKING:
-    from htr.predict.pages import LineReader
 
 Data = Annotated[
     tuple[Path, ...],
@@ -37,21 +32,13 @@ def train(
     /,
     *,
     data: Data = (),
-    output: RunFolder = None,
-    model: Annotated[
-        str | None,
-        Parameter(name="--model", help="Go on from a bundled model or a .safetensors file: fine-tuning."),
-    ] = None,
     charset: Annotated[
         Literal["keep", "union", "new"],
         Parameter(
             help="For fine-tuning: keep the model's characters, add new ones, or take those of the data."
         ),
     ] = "union",
-    resume: Resume = False,
-    max_minutes: MaxMinutes = None,
-    device: DeviceOption = "auto",
-    quiet: Quiet = False,
+    options: TrainOptions = TrainOptions(),
 ) -> None:
     """Train a model from a configuration, by its name (`geomix config list htr`) or a YAML file.
 
@@ -59,33 +46,19 @@ def train(
     your own hand are the best remedy for a hand or a language that the bundled model reads badly.
     """
     from geomix.errors import InputError
-    from htr.task.training import train as run
+    from geomix.learn.verbs import train_verb
+    from htr.task.experiment import HtrExperiment
 
-    if model and not data:
-        raise InputError(f"--model {model}: give the lines to learn on with --data")
-    folder = output or Path("runs") / Path(config).stem
-    file = run(
-        *(config, folder, data or None),
-        start=model,
-        charset=charset,
-        resume=resume,
-        max_minutes=max_minutes,
-        device=device,
-    )
-    print(file)
+    if options.model not in (None, "none") and not data:
+        raise InputError(f"--model {options.model}: give the lines to learn on with --data")
+    train_verb(HtrExperiment(config, charset), data or None, options)
 
 
 def evaluate(
     *,
     data: Data,
-    model: Annotated[
-        str | None,
-        Parameter(
-            name="--model",
-            help="Name of a bundled model or a .safetensors file; the bundled one if not given.",
-        ),
-    ] = None,
-    split: Literal["train", "val", "test", "all"] = "val",
+    model: ModelOption = "small",
+    split: Split = "val",
     given_lines: Annotated[
         bool,
         Parameter(
@@ -96,73 +69,30 @@ def evaluate(
     beam: Annotated[
         int | None, Parameter(help="Texts kept at each step; 1 is fastest, 16 with --lm.")
     ] = None,
-    device: DeviceOption = "auto",
-    json: Json = False,
-    quiet: Quiet = False,
+    options: EvaluateOptions = EvaluateOptions(),
 ) -> None:
     """Score a model on line images or on whole pages with known text; the keys are those of its card.
 
-    Tars are split by page as their index says. Pages in folders named train, val or test belong to that
-    split; all others count for every split. `cer` is all edits through all characters, text in NFC; `wer`
-    counts words between spaces, `wer_punctuation` punctuation marks as words of their own. On pages `cer`
-    compares the whole text in reading order, `cer_matched` only the true lines.
+    Tars are split by page as their index and the card of the model say. Pages in folders named train, val or
+    test belong to that split; all others count for every split. `cer` is all edits through all characters,
+    text in NFC; `wer` counts words between spaces, `wer_punctuation` punctuation marks as words of their own.
+    On pages `cer` compares the whole text in reading order, `cer_matched` only the true lines.
     """
-    from geomix.errors import InputError
-    from geomix.report import flat, json_text, table
+    from geomix.learn.verbs import evaluate_verb
     from htr.predict.lm import CharacterModel
-    from htr.predict.pages import default_model, load, model_reader
+    from htr.task.experiment import HtrExperiment
 
-    tars = [tar for path in data for tar in ([path] if path.suffix == ".tar" else sorted(path.glob("*.tar")))]
-    pages = [path for path in data if path.suffix != ".tar" and not any(path.glob("*.tar"))]
-    if bool(tars) == bool(pages):
-        raise InputError("--data: give tars of lines or pages; they have figures of their own, so not both")
     language = CharacterModel.from_file(lm) if lm is not None else None
-    reader = model_reader(load(model or default_model(), device), lm=language, beam=beam)
-    lines = _score_lines(tars, split, reader) if tars else None
-    figures = lines or _score_pages(pages, split, reader, given_lines)
-    print(json_text(figures) if json else table(("metric", "value"), flat(figures)))
+    more = {"given_lines": given_lines, "lm": language, "beam": beam}
+    evaluate_verb(HtrExperiment, model, data, split, options, **more)
 
 
-def _score_lines(tars: list[Path], split: str, reader: "LineReader") -> dict[str, Any]:
-    from htr.data.sources import new_hands
-    from htr.data.tars import read_tar
-    from htr.task.scoring import evaluate_lines
-
-    samples = [sample for path in tars for sample in read_tar(path)]
-    chosen = [sample for sample in samples if split in ("all", sample.split)]
-    return evaluate_lines(chosen, reader, new_hands(samples))
-
-
-def _score_pages(paths: list[Path], split: str, reader: "LineReader", given_lines: bool) -> dict[str, Any]:
-    from geomix.errors import InputError
-    from htr.data.pages import SPLITS, true_pages
-    from htr.task.scoring import evaluate_pages
-
-    pages = [
-        page
-        for page in true_pages(paths)
-        if split in ("all", page.split) or page.image.parent.name not in SPLITS
-    ]
-    if not pages:
-        raise InputError(f"none of the pages belongs to the split {split!r}; choose another --split")
-    return evaluate_pages(pages, reader, given_lines=given_lines)
-
-
-def study(
-    *,
-    data: Data,
-    output: StudyFolder = Path("runs/study/htr"),
-    seeds: Seeds = 1,
-    epochs: Epochs = 6,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+def study(*, data: Data, epochs: Epochs = 6, options: StudyOptions = StudyOptions(seeds=1)) -> None:
     """Repeat the comparison of mixers in the documentation: the validation lines, all with one budget."""
-    from geomix.learn.study import report
-    from htr.study import KEYS
-    from htr.study import study as run
+    from geomix.learn.verbs import study_verb
+    from htr.study import KEYS, methods
 
-    print(report(run(data, output, seeds, epochs), KEYS, json))
+    study_verb(methods(data, epochs), KEYS, options)
 
 
 def import_model(

@@ -1,17 +1,102 @@
 """Where labelled lines come from, tars or pages with PAGE or ALTO, and how they are divided by page."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
+from geomix.config import Config
 from geomix.errors import MissingFileError
+from geomix.learn.splits import Splits
+from htr.charset import Charset
 from htr.data.inputs import Sample
-from htr.data.pages import page_samples
+from htr.data.pages import SPLITS, TruePage, page_samples, true_pages
 from htr.data.tars import read_tar
 
-Split = Literal["train", "select", "val", "all"]
+
+class DataConfig(Config):
+    """How lines are divided and drawn for training."""
+
+    weights: dict[str, float] = Field({})
+    """How often a line of a set is seen in an epoch; 1 for sets that are not named."""
+    stretch: float = Field(1.25, ge=1)
+    """Largest factor by which a line becomes wider or narrower."""
+    augment: bool = True
+    """Whether slant, pen, tone and paper change at random."""
+    page_lines: int = Field(1, ge=1)
+    """Neighbouring lines that are unrolled to one page in training; 1 for single lines. Sets have no weights
+    then."""
+    select_share: float = Field(0.04, gt=0, lt=1)
+    """Share of the training pages that choose the checkpoint and are not learned."""
+    fill: float = Field(0.8, gt=0, le=1)
+    """Labels that need more than this share of a line's tokens are left out: CTC cannot learn them."""
+    synthetic: int = Field(120, ge=20)
+    """Lines drawn with a font where no data are given."""
+
+
+@dataclass(frozen=True)
+class LineSplits(Splits[Sample]):
+    """Lines with their texts, divided by page."""
+
+    learned: Sequence[Sample] = ()
+    """The lines of `train` whose text fits, at the model's height and with ink high on 0."""
+    charset: Charset = field(default_factory=lambda: Charset(()))
+    """The characters to learn."""
+
+    def learning(self, learned: Sequence[Sample], charset: Charset) -> LineSplits:
+        """The same parts, with what is learned from `train`."""
+        return replace(self, learned=learned, charset=charset)
+
+    @property
+    def lines(self) -> list[Sample]:
+        """The lines of all parts."""
+        return [line for part in self.parts.values() for line in part]
+
+
+@dataclass(frozen=True)
+class PageSplits(Splits[TruePage]):
+    """Whole pages with their true lines, divided by the folders that hold them."""
+
+    everywhere: Sequence[TruePage] = ()
+    """Pages in no folder named train, val or test: they belong to every part."""
+
+    def of(self, name: str) -> list[TruePage]:
+        """The pages of a part, or of `all` parts, and those that belong to every part.
+
+        Raises:
+            InputError: if there is no such split or it is empty.
+        """
+        if not self.everywhere:
+            return super().of(name)
+        named = super().of(name) if name in self.parts or (name == "all" and self.parts) else []
+        return [*self.everywhere, *named]
+
+
+def divide_lines(samples: Sequence[Sample], select: set[str]) -> LineSplits:
+    """Divide lines by page as their source says.
+
+    Args:
+        samples: all lines.
+        select: the training pages that choose the checkpoint.
+    """
+    train = [line for line in samples if line.split == "train"]
+    return LineSplits(
+        train=[line for line in train if line.page not in select],
+        val=[line for line in samples if line.split == "val"],
+        test=[line for line in samples if line.split == "test"],
+        select=[line for line in train if line.page in select],
+    )
+
+
+def divide_pages(paths: Sequence[str | Path]) -> PageSplits:
+    """Find the pages with their truth, and divide them by the folders named train, val and test."""
+    pages = true_pages(paths)
+    named = {name: [page for page in pages if page.image.parent.name == name] for name in SPLITS}
+    return PageSplits(**named, everywhere=[page for page in pages if page.image.parent.name not in SPLITS])
 
 
 def read_labelled_lines(paths: Sequence[str | Path]) -> list[Sample]:
@@ -95,13 +180,3 @@ def new_hands(samples: Sequence[Sample]) -> Callable[[Sample], str | None]:
         return f"{sample.source}_new_hands" if hands and writer(sample.page) not in hands else None
 
     return name
-
-
-def take(samples: Sequence[Sample], split: Split, select: set[str]) -> list[Sample]:
-    """The samples of one split, where `select` names the training pages that choose the checkpoint."""
-    if split == "all":
-        return list(samples)
-    if split == "val":
-        return [sample for sample in samples if sample.split == "val"]
-    keep = split == "select"
-    return [sample for sample in samples if sample.split == "train" and (sample.page in select) == keep]

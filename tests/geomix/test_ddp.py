@@ -265,7 +265,7 @@ def test_torchrun_trains_the_smallest_configuration(domain, tmp_path):
     assert done.stderr.count("epoch 1 of 1") == 1
     assert read_card(run / "tiny.safetensors").metrics
     assert len(lines(run)) == 1
-    assert {file.name for file in run.iterdir()} - {"best.ckpt", "synthetic"} == {
+    assert {file.name for file in run.iterdir()} - {"best.ckpt", "config.yaml", "log.csv", "synthetic"} == {
         "last.ckpt",
         "log.jsonl",
         "tiny.safetensors",

@@ -8,7 +8,7 @@ import pytest
 
 from geomix.errors import FormatError, InputError, MissingFileError
 from htr.data.inputs import MAX_WIDTH, Sample, prepare, ready
-from htr.data.sources import new_hands, selection_pages, take, writer
+from htr.data.sources import divide_lines, new_hands, selection_pages, writer
 from htr.data.tars import read_tar
 from tests.helpers import shared_data
 
@@ -117,11 +117,11 @@ def test_selection_takes_whole_hands_out_of_train_alone():
     lines = [sample(f"w_{n:03d}_{part}.xml", number=n) for n in range(60) for part in (1, 2)]
     lines += [sample("w_100.xml", split="val"), sample("w_000_3.xml", split="val")]
     chosen = selection_pages(lines, share=0.1)
-    train, select, val = (take(lines, split, chosen) for split in ("train", "select", "val"))
+    splits = divide_lines(lines, chosen)
     assert len(chosen) == 12
-    assert not {writer(s.page) for s in train} & {writer(s.page) for s in select}
-    assert [s.split for s in val] == ["val", "val"]
-    assert len(train) + len(select) + len(val) == len(take(lines, "all", chosen))
+    assert not {writer(s.page) for s in splits.train} & {writer(s.page) for s in splits.select}
+    assert [s.split for s in splits.val] == ["val", "val"]
+    assert len(splits.of("all")) == len(lines)
     assert chosen == selection_pages(lines[::-1], share=0.1)
 
 

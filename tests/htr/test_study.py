@@ -3,6 +3,7 @@
 import pytest
 
 from geomix.config import load_config
+from geomix.learn.study import run_methods
 from htr import study
 from htr.model.network import LineRecogniser
 from htr.task.experiment import HtrConfig
@@ -38,7 +39,7 @@ def test_a_study_trains_and_scores(monkeypatch, tmp_path):
     tiny = tiny.model_copy(update={"data": tiny.data.model_copy(update={"synthetic": 40})})
     names = ("PoM", "PoM, pages of 4 lines")
     monkeypatch.setattr(study, "METHODS", {name: study.METHODS[name] for name in names})
-    trials = study.study(None, tmp_path, epochs=1, config=tiny)
+    trials = run_methods(study.methods(None, epochs=1, config=tiny), tmp_path, 1)
     assert [trial.method for trial in trials] == list(names)
     for trial in trials:
         assert set(study.KEYS) < set(trial.figures)

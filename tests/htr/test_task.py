@@ -7,16 +7,18 @@ import torch
 from geomix.checkpoint import load_model, read_card, save_model
 from geomix.config import load_config
 from geomix.errors import InputError
+from geomix.learn.experiment import evaluate, train
+from geomix.learn.start import take_weights
 from htr.charset import Charset
 from htr.data.batches import collate
 from htr.data.inputs import ready
-from htr.data.sources import take
+from htr.data.sources import divide_lines
 from htr.model.network import LineRecogniser
 from htr.predict.pages import model_reader
 from htr.synthetic import synthetic_samples
-from htr.task.experiment import HtrConfig
+from htr.task.experiment import HtrConfig, HtrExperiment
 from htr.task.scoring import evaluate_lines
-from htr.task.training import LineData, build_task, fitting, grow, train
+from htr.task.training import HtrTask, fitting
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +35,39 @@ def samples():
 @pytest.fixture(scope="module")
 def run(config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    return train(config, folder)
+    return train(HtrExperiment(config), folder)
 
 
 def with_train(config, **changes):
     return config.model_copy(update={"train": config.train.model_copy(update=changes)})
+
+
+def opened(config, samples, monkeypatch):
+    """The splits of given lines."""
+    monkeypatch.setattr("htr.task.experiment.read_labelled_lines", lambda paths: samples)
+    return HtrExperiment(config).open("set.tar", None, None)
+
+
+def task_of(config, charset):
+    """A fresh model for a charset, joined to its loss."""
+    torch.manual_seed(config.train.seed)
+    shape = config.model.model_copy(update={"classes": len(charset)})
+    return HtrTask(LineRecogniser(shape), config.train, charset, config.shards)
+
+
+def take_rows(model, before, ours, theirs):
+    by_class = {"head.weight": 0, "head.bias": 0}
+    take_weights(model, before, ["", *ours], ["", *theirs], by_class=by_class)
+
+
+def test_the_pages_that_chose_the_epoch_can_be_scored_again(run, samples, monkeypatch):
+    monkeypatch.setattr("htr.task.experiment.read_labelled_lines", lambda paths: samples)
+    card = read_card(run)
+    for split in ("select", "val"):
+        again = evaluate(HtrExperiment, load_model(run), ["set.tar"], split)
+        assert {key: again[key] for key in ("cer", "lines")} == {
+            key: card.metrics[split][key] for key in ("cer", "lines")
+        }
 
 
 def test_training_writes_a_model_whose_card_holds_its_scores(run, samples):
@@ -46,26 +76,26 @@ def test_training_writes_a_model_whose_card_holds_its_scores(run, samples):
     assert card.inputs == {"height": 32, "contrast": True, "level": True}
     assert len(card.charset) + 1 == card.model["classes"]
     assert set(card.metrics) == {"select", "val"}
-    again = evaluate_lines(take(samples, "val", set()), model_reader(load_model(run)))
+    again = evaluate_lines(divide_lines(samples, set()).val, model_reader(load_model(run)))
     assert again["cer"] == pytest.approx(card.metrics["val"]["cer"])
     assert {"cer", "wer", "wer_punctuation", "lines"} <= set(card.metrics["val"])
     [source] = card.data
     assert source.source == "synthetic"
 
 
-def test_a_training_without_pages_to_choose_on_says_so(config, samples, caplog):
-    LineData(samples, config)
+def test_a_training_without_pages_to_choose_on_says_so(config, samples, caplog, monkeypatch):
+    opened(config, samples, monkeypatch)
     assert "none is held out" not in caplog.text
     few = [sample for sample in samples if sample.page < "page_0008" and sample.split == "train"]
-    assert LineData(few, config).select_lines == []
+    assert opened(config, few, monkeypatch).select == []
     assert "none is held out to choose the checkpoint" in caplog.text
 
 
 def test_a_run_that_was_stopped_and_resumed_ends_with_the_same_bits(config, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    left = load_model(train(config, whole))
-    train(config, parts, max_minutes=1e-9)
-    right = load_model(train(config, parts, resume=True))
+    left = load_model(train(HtrExperiment(config), whole))
+    train(HtrExperiment(config), parts, max_minutes=1e-9)
+    right = load_model(train(HtrExperiment(config), parts, resume=True))
     for (name, ours), theirs in zip(left.state_dict().items(), right.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs), name
 
@@ -77,16 +107,15 @@ def test_case_32_fine_tuning_starts_from_a_model_with_the_charset_asked_for(
     whole = load_model(run)
     known = Charset(("§", *whole.card.charset[:-3]))
     before = LineRecogniser(whole.config.model_copy(update={"classes": len(known)}))
-    grow(before, whole, known, Charset(whole.card.charset))
+    take_rows(before, whole, known.characters, whole.card.charset)
     with torch.no_grad():
         before.stem.out.weight += 0.5  # unlike what any seed draws
     card = whole.card.model_copy(
         update={"charset": known.characters, "model": before.config.model_dump(mode="json")}
     )
     save_model(before, card, tmp_path / "before.safetensors")
-    file = train(
-        config, tmp_path / "run", start=tmp_path / "before.safetensors", charset=mode, max_minutes=1e-9
-    )
+    experiment = HtrExperiment(config, charset=mode)
+    file = train(experiment, tmp_path / "run", start=tmp_path / "before.safetensors", max_minutes=1e-9)
     # It goes on from the weights of the model, which two steps hardly move.
     ours, theirs = load_model(file).stem.out.weight, before.stem.out.weight
     assert torch.allclose(ours, theirs, atol=0.05)
@@ -94,17 +123,6 @@ def test_case_32_fine_tuning_starts_from_a_model_with_the_charset_asked_for(
     expected = {"keep": known.characters, "union": (*known.characters, *missing), "new": whole.card.charset}
     assert read_card(file).charset == expected[mode]
     assert f"U+{ord(missing[0]):04X}" in caplog.text
-
-
-def test_growing_keeps_the_rows_of_shared_characters(config):
-    known, wanted = Charset("abc"), Charset("cxa")
-    before = LineRecogniser(config.model.model_copy(update={"classes": 4}))
-    model = LineRecogniser(config.model.model_copy(update={"classes": 4, "height": 48}))
-    grow(model, before, wanted, known)
-    ours, theirs = model.head.weight, before.head.weight
-    assert torch.equal(ours[[0, 1, 3]], theirs[[0, 3, 1]])
-    assert not torch.equal(ours[2], theirs[2])
-    assert torch.equal(model.stem.out.weight, before.stem.out.weight)
 
 
 def test_case_23_lines_whose_text_does_not_fit_are_named_and_left_out(samples, caplog):
@@ -115,17 +133,17 @@ def test_case_23_lines_whose_text_does_not_fit_are_named_and_left_out(samples, c
     assert f"left out 1 lines whose text is too long for their width: {lines[1].id}" in caplog.text
 
 
-def test_case_23_a_training_leaves_lines_out_whose_text_does_not_fit(config, samples):
-    taken = LineData(samples, config).train_lines[0].id
+def test_case_23_a_training_leaves_lines_out_whose_text_does_not_fit(config, samples, monkeypatch):
+    taken = opened(config, samples, monkeypatch).learned[0].id
     lines = [replace(s, text=s.text * 40) if s.id == taken else s for s in samples]
-    assert taken not in {line.id for line in LineData(lines, config).train_lines}
+    assert taken not in {line.id for line in opened(config, lines, monkeypatch).learned}
 
 
-def test_no_training_line_is_an_error(config, samples, tmp_path):
+def test_no_training_line_is_an_error(config, samples, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="no line to train on"):
-        train(config, tmp_path, data=[])
+        train(HtrExperiment(config), tmp_path, data=[])
     with pytest.raises(InputError, match="no line to train on"):
-        LineData(take(samples, "val", set()), config)
+        opened(config, divide_lines(samples, set()).val, monkeypatch)
 
 
 def test_parts_of_a_batch_add_up_to_its_gradient(config, samples):
@@ -133,7 +151,7 @@ def test_parts_of_a_batch_add_up_to_its_gradient(config, samples):
     charset = Charset.from_texts(line.text for line in lines)
     gradients = []
     for shards in (1, 2, 3):
-        task = build_task(config.model_copy(update={"shards": shards}), charset)
+        task = task_of(config.model_copy(update={"shards": shards}), charset)
         task.model.eval()  # batch norm in training looks at the lines of a part alone
         loss = task.loss(collate(lines, charset))
         loss.backward()
@@ -158,7 +176,7 @@ def test_the_configurations_have_the_size_they_say(name, millions):
 def test_learning_lowers_the_loss(config, samples):
     lines = ready(samples[:8], {"height": 32})
     charset = Charset.from_texts(line.text for line in lines)
-    task = build_task(config, charset)
+    task = task_of(config, charset)
     batch = collate(lines, charset)
     optimizer = torch.optim.Adam(task.model.parameters(), 1e-2)
     losses = []
@@ -179,5 +197,5 @@ def test_a_model_whose_lines_see_each_other_trains_on_unrolled_pages(config, tmp
             "data": config.data.model_copy(update={"page_lines": 4}),
         }
     )
-    file = train(with_train(pages, epochs=1), tmp_path)
+    file = train(HtrExperiment(with_train(pages, epochs=1)), tmp_path)
     assert read_card(file).model["context"] == "page"
