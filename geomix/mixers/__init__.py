@@ -32,6 +32,7 @@ __all__ = [
 MIXERS: dict[str, Callable[..., Mixer]] = {
     "pom": PoM,
     "pom_official": PoM.official,
+    "compom": PoM.compom,
     "attention": Attention,
     "poly_attention": PolyAttention,
     "tree_attention": TreeAttention,

@@ -293,11 +293,45 @@ class PoM(Mixer):
         nn.init.normal_(pom.coeff).data.clamp_(-1e-3, 1e-3)
         return pom
 
+    @classmethod
+    def compom(
+        cls,
+        dim: int,
+        *,
+        degree: int = 2,
+        expand: float = 2,
+        n_groups: int = 1,
+        n_sel_heads: int = 1,
+        bias: bool = False,
+    ) -> PoM:
+        """Build the earlier published ComPoM: leaky ReLU without bounds, sigmoid gate, its start.
+
+        Args:
+            dim: as in `official`.
+            degree: as in `official`.
+            expand: as in `official`.
+            n_groups: as in `official`.
+            n_sel_heads: gates, each for an equal share of the channels.
+            bias: output bias.
+        """
+        pom = cls(
+            dim,
+            degree=degree,
+            expand=expand,
+            groups=n_groups,
+            gate_heads=n_sel_heads,
+            activation="leaky_relu",
+            bias=bias,
+        )
+        nn.init.normal_(pom.coeff, std=2).data.clamp_(-2, 2)
+        return pom
+
     def load_official(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a state dict of the published module (plain, grouped, or of its earlier "compom" form).
+        """Load a state dict of a published module into a mixer built by `official` or `compom`.
 
         Raises:
-            UnsupportedError: if the names or shapes are not those of the published module.
+            UnsupportedError: if a name or shape is not one of the published module, or if the file is of the
+                other form: each computes another function.
         """
         from geomix.mixers.official import convert_state_dict
 

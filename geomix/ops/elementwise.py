@@ -43,6 +43,15 @@ def _clamped_leaky_relu_backward_(grad: Tensor, h: Tensor) -> Tensor:
     return grad
 
 
+def _leaky_relu_(z: Tensor) -> Tensor:
+    return F.leaky_relu_(z, LEAK)
+
+
+def _leaky_relu_backward_(grad: Tensor, h: Tensor) -> Tensor:
+    aten.leaky_relu_backward(grad, h, LEAK, True, grad_input=grad)
+    return grad
+
+
 def _leaky_softsign(z: Tensor) -> Tensor:
     u = F.leaky_relu(z, LEAK)
     return u / (1 + u.abs() / CLAMP_HIGH)
@@ -93,6 +102,7 @@ ACTIVATIONS: dict[str, Pointwise] = {
         _clamped_leaky_relu_,
         _clamped_leaky_relu_backward_,
     ),
+    "leaky_relu": Pointwise(lambda z: F.leaky_relu(z, LEAK), _leaky_relu_, _leaky_relu_backward_),
     "leaky_softsign": Pointwise(_leaky_softsign, _leaky_softsign_, _leaky_softsign_backward_),
     "gelu": Pointwise(F.gelu, F.gelu, _gelu_backward_, keeps_input=True),
     "relu": Pointwise(F.relu, F.relu_, _relu_backward_),
@@ -103,7 +113,8 @@ ACTIVATIONS: dict[str, Pointwise] = {
 `clamped_leaky_relu` is clamp(leaky_relu(z, 0.01), -0.1, 6), as published. It maps all z >= 6 to 6 and all
 z <= -10 to -0.1, so tokens that differ only there cannot be told apart: the injectivity that the universality
 of the mixer rests on (arXiv 2604.06129, lemma 3.3) holds only for tokens in between. `leaky_softsign` is
-u / (1 + |u| / 6) with u = leaky_relu(z, 0.01): it keeps powers as small, and is injective.
+u / (1 + |u| / 6) with u = leaky_relu(z, 0.01): it keeps powers as small, and is injective. `leaky_relu` is
+injective too, but its powers grow without bound.
 """
 
 GATES: dict[str, Pointwise] = {

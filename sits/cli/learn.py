@@ -83,7 +83,10 @@ def import_published(
     *,
     output: Output,
     name: Annotated[str | None, Parameter(help="Name of the model; that of the file if not given.")] = None,
-    heads: Annotated[int, Parameter(help="Number of attention heads, which weights do not tell.")] = 4,
+    heads: Annotated[
+        int | None,
+        Parameter(help="Number of attention heads; the weights do not tell. 4, as published, if not given."),
+    ] = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:

@@ -47,8 +47,12 @@ class ModelConfig(Config):
     pixel_metres: float = Field(10.0, gt=0)
     """Side of a pixel of the images that the model is trained on, metres."""
     fill_dates: int | None = Field(None, gt=0)
-    """Shorter series are filled to this many dates with zero images of day 0 that count as seen, because the
-    published TSViT learned with them. None: nothing is filled."""
+    """Every series is brought to this many dates, as for the published TSViT: a shorter one is filled with
+    zero images of day 0 that count as seen; of a longer one the first in the order of `days` stay. None:
+    every series keeps its dates."""
+    pixel_order: Literal["patch", "published"] = "patch"
+    """Where the outputs of the head go: to the pixels of their own patch, or, as in the published TSViT, to
+    the pixels of the tile row by row, patch after patch."""
     dropout: float = Field(0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
@@ -61,6 +65,8 @@ class ModelConfig(Config):
             raise ValueError(f"window must be odd, so that it has a middle, got {self.window}")
         if self.fill_dates is not None and self.causal:
             raise ValueError("fill_dates repeats what was published, where nothing is causal")
+        if self.pixel_order == "published" and self.tile is None:
+            raise ValueError("pixel_order published needs a tile, over which the head's outputs run")
         if self.temporal.depth < 1:
             raise ValueError("the temporal encoder needs at least one block")
         return self

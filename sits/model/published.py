@@ -3,29 +3,33 @@
 Source: https://github.com/michaeltrs/DeepSatModels (Apache-2.0), models/TSViT/TSViTdense.py, class TSViT.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from geomix.checkpoint import Card, ClassInfo, Source, save_model
-from geomix.errors import CheckpointError, MissingFileError
+from geomix.errors import CheckpointError
+from geomix.published import load_weights, read_weights
 from sits.data.inputs import Inputs
 from sits.io.pastis import BANDS, CLASSES
 from sits.model.config import ModelConfig
 from sits.model.tsvipom import TSViPoM
+
+log = logging.getLogger(__name__)
 
 # The constants of the published training, which are those of fold 1 of PASTIS for all five experiments.
 _MEAN = (1165.93982, 1375.65344, 1429.21912, 1764.79883, 2719.27319, 3063.61182, 3205.90186, 3319.10962)
 _STD = (1942.61562, 1881.92346, 1959.37988, 1867.22400, 1754.58508, 1769.40466, 1784.86060, 1767.71008)
 _MEAN_SWIR, _STD_SWIR = (2422.90430, 1639.37036), (1458.96362, 1299.28333)
 
+HEADS = 4
+"""Attention heads of all published TSViT."""
 _DATES = 60
-"""Length to which the published code fills each series with unmasked zero images."""
+"""Length to which the published code brings each series: by unmasked zero images, or by cutting."""
 
 _BLOCK = {
     "0.norm": "norm1",
@@ -47,7 +51,11 @@ _LAYER = re.compile(r"(temporal|space)_transformer\.layers\.(\d+)\.(.+)")
 
 
 def import_tsvit(
-    file: str | Path, output: str | Path, name: str | None = None, heads: int = 4, overwrite: bool = False
+    file: str | Path,
+    output: str | Path,
+    name: str | None = None,
+    heads: int | None = None,
+    overwrite: bool = False,
 ) -> Card:
     """Turn a checkpoint of the published TSViT for PASTIS into a model file.
 
@@ -55,7 +63,7 @@ def import_tsvit(
         file: the checkpoint, as torch saved it; only tensors are read from it.
         output: the .safetensors file to write.
         name: name of the model; by default that of the file.
-        heads: number of attention heads, which the weights do not tell.
+        heads: number of attention heads. The weights do not tell; None takes 4, as published, with a warning.
         overwrite: replace `output`.
 
     Returns:
@@ -65,34 +73,31 @@ def import_tsvit(
         MissingFileError: if the checkpoint is not there.
         CheckpointError: if it holds something else.
     """
-    weights = _read(Path(file))
-    config = config_of(weights, heads)
-    model = TSViPoM(config)
-    model.load_state_dict(convert(weights))
-    card = make_card(config, name or Path(file).stem)
+    file = Path(file)
+    model = load_tsvit(file, heads)
+    card = make_card(model.config, name or file.stem)
     save_model(model, card, output, overwrite)
     return card
 
 
-def convert(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give the tensors of the published model the names and shapes of `TSViPoM`.
-
-    Raises:
-        CheckpointError: if a name is not one of the published model.
-    """
-    found = {}
-    for key, value in weights.items():
-        if key == "temporal_token":
-            found["class_tokens"] = value[0]
-        elif key == "space_pos_embedding":
-            found["place_table"] = value[0]
-        else:
-            found[_rename(key)] = value
-    return found
+def load_tsvit(file: Path, heads: int | None = None) -> TSViPoM:
+    """Build the network of a checkpoint with its weights; arguments and errors as for `import_tsvit`."""
+    weights = read_weights(file)
+    try:
+        config = config_of(weights, heads)
+    except CheckpointError as error:
+        raise CheckpointError(f"{file}: is not a TSViT that geomix knows: {error}") from None
+    model = TSViPoM(config)
+    load_weights(model, weights, _rename, file, "a TSViT")
+    return model
 
 
-def config_of(weights: Mapping[str, Tensor], heads: int = 4) -> ModelConfig:
+def config_of(weights: Mapping[str, Tensor], heads: int | None = None) -> ModelConfig:
     """Read the architecture off the shapes of the published weights.
+
+    Args:
+        weights: the tensors by their published names.
+        heads: as in `import_tsvit`.
 
     Raises:
         CheckpointError: if a tensor is missing or the shapes contradict each other.
@@ -106,17 +111,24 @@ def config_of(weights: Mapping[str, Tensor], heads: int = 4) -> ModelConfig:
         inner = weights["temporal_transformer.layers.0.0.fn.to_qkv.weight"].shape[0] // 3
         hidden = weights["temporal_transformer.layers.0.1.fn.net.0.weight"].shape[0]
     except KeyError as error:
-        raise CheckpointError(f"no weights of the published TSViT: {error.args[0]} is missing") from None
+        raise CheckpointError(f"{error.args[0]} is missing") from None
+    except (IndexError, ValueError):
+        raise CheckpointError("its tensors have another number of axes") from None
+    if heads is None:
+        heads = HEADS
+        log.warning(
+            "the weights do not tell the number of attention heads: %d, as published, are taken", heads
+        )
     patch, side = round(pixels**0.5), round(places**0.5)
     if patch**2 != pixels or side**2 != places or inputs % pixels or inner % heads or days != 366:
         raise CheckpointError(
-            f"weights of another TSViT: {pixels} pixels a patch, {places} places, {inputs} inputs, "
-            f"{days} days, {inner} attention channels for {heads} heads"
+            f"{pixels} pixels per patch, {places} places, {inputs} inputs, {days} days, "
+            f"{inner} attention channels for {heads} heads do not fit together"
         )
     mixer = {"name": "attention", "heads": heads, "head_dim": inner // heads}
 
     def stage(which: str) -> dict[str, Any]:
-        depth = 1 + max(int(m[2]) for m in map(_LAYER.fullmatch, weights) if m and m[1] == which)
+        depth = len({m[2] for m in map(_LAYER.fullmatch, weights) if m and m[1] == which})
         return {"depth": depth, "mixer": mixer, "mlp_ratio": hidden / dim}
 
     return ModelConfig.model_validate(
@@ -131,6 +143,7 @@ def config_of(weights: Mapping[str, Tensor], heads: int = 4) -> ModelConfig:
             "place_code": "table",
             "tile": side * patch,
             "fill_dates": _DATES,
+            "pixel_order": "published",
         }
     )
 
@@ -175,35 +188,16 @@ def make_card(config: ModelConfig, name: str) -> Card:
     )
 
 
-def _rename(key: str) -> str:
+def _rename(key: str, value: Tensor) -> tuple[str, Tensor] | None:
+    """Our name and shape of a published tensor; None for an unknown one."""
+    if key in ("temporal_token", "space_pos_embedding"):
+        ours = "class_tokens" if key == "temporal_token" else "place_table"
+        return (ours, value[0]) if value.ndim == 3 and len(value) == 1 else None
     stem, _, kind = key.rpartition(".")
     if stem in _NAMES:
-        return f"{_NAMES[stem]}.{kind}"
+        return f"{_NAMES[stem]}.{kind}", value
     layer = _LAYER.fullmatch(stem)
     if layer is None or layer[3] not in _BLOCK:
-        raise CheckpointError(f"no weights of the published TSViT: unknown name {key!r}")
+        return None
     encoder = "spatial" if layer[1] == "space" else "temporal"
-    return f"{encoder}.blocks.{layer[2]}.{_BLOCK[layer[3]]}.{kind}"
-
-
-def _read(file: Path) -> dict[str, Tensor]:
-    if not file.is_file():
-        raise MissingFileError(f"{file}: there is no such checkpoint")
-    try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
-    except UnpicklingError:
-        # torch advises to load without safety, which is not the way out here.
-        raise CheckpointError(
-            f"{file}: no checkpoint that can be read safely (it holds more than tensors, or something else); "
-            "save its `state_dict()` alone"
-        ) from None
-    except (RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{file}: no checkpoint that can be read safely ({reason})") from None
-    for key in ("state_dict", "model_state_dict", "model"):
-        if isinstance(content, dict) and isinstance(content.get(key), dict):
-            content = content[key]
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise CheckpointError(f"{file}: holds no table of weights")
-    # DataParallel puts its own name before each.
-    return {str(key).removeprefix("module."): value for key, value in content.items()}
+    return f"{encoder}.blocks.{layer[2]}.{_BLOCK[layer[3]]}.{kind}", value

@@ -24,9 +24,20 @@ def pad(values: Tensor, valid: Tensor, unit: int) -> tuple[Tensor, Tensor]:
     return nn.functional.pad(values, sides), nn.functional.pad(valid, sides, value=False)
 
 
-def fill_dates(values: Tensor, days: Tensor, valid: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Append zero images of day 0 up to `count` dates."""
-    more = max(count - values.shape[1], 0)
+def bring_to(count: int, values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Bring series to `count` dates: append zero images of day 0, or keep the first in the order of `days`.
+
+    Args:
+        count: number of dates.
+        values: [B, T, C, H, W].
+        days: [B, T].
+        valid: [B, T, H, W].
+    """
+    more = count - values.shape[1]
+    if more < 0:
+        kept = days.argsort(dim=1, stable=True)[:, :count]
+        row = torch.arange(len(days), device=days.device)[:, None]
+        return values[row, kept], days[row, kept], valid[row, kept]
     return (
         torch.cat([values, values.new_zeros(len(values), more, *values.shape[2:])], 1),
         torch.cat([days, days.new_zeros(len(days), more)], 1),

@@ -22,7 +22,7 @@ from geomix.mixers import State
 from sits.model.codes import DayTable, code_of_days, code_of_places
 from sits.model.config import ModelConfig, Stage
 from sits.model.states import blocks_of_days, is_summable, joined, read_through, rows_of
-from sits.model.tiling import fill_dates, fill_pixels, from_tiles, pad, to_tiles
+from sits.model.tiling import bring_to, fill_pixels, from_tiles, pad, to_tiles
 
 AT_ONCE = {"cpu": 8_192, "cuda": 1_048_576}
 """Tokens that are mixed together where no gradients are kept: what fits the caches, or fills a GPU."""
@@ -252,7 +252,7 @@ class TSViPoM(nn.Module):
         days = days.expand(len(values), -1)
         values, valid = pad(values, valid, self.patch)
         if self.config.fill_dates is not None:
-            values, days, valid = fill_dates(values, days, valid, self.config.fill_dates)
+            values, days, valid = bring_to(self.config.fill_dates, values, days, valid)
         return values, days, valid
 
     def _classes(self, values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -369,7 +369,10 @@ class TSViPoM(nn.Module):
     def _logits(self, tokens: Tensor, seen: Tensor) -> Tensor:
         batch, rows, columns = seen.shape
         side = self.config.patch
-        scores: Tensor = self.head(tokens).view(batch, -1, rows, columns, side, side)
+        scores: Tensor = self.head(tokens)
+        if self.config.pixel_order == "published":
+            return scores.reshape(batch, -1, rows * side, columns * side)
+        scores = scores.view(batch, -1, rows, columns, side, side)
         return scores.transpose(3, 4).reshape(batch, -1, rows * side, columns * side)
 
     def _mix_places(self, tokens: Tensor, shape_yx: tuple[int, int], heard: Tensor | None) -> Tensor:

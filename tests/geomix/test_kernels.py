@@ -113,6 +113,7 @@ CASES = {
         "blocks", functions=MixerFunctions("gelu", "hardsigmoid", "sum"), state=True
     ),
     "leaky softsign": Case("causal", functions=MixerFunctions("leaky_softsign", "sigmoid", "mean")),
+    "leaky relu": Case("dense", functions=MixerFunctions("leaky_relu", "sigmoid", "mean")),
     "relu": Case("dense", functions=MixerFunctions("relu", "sigmoid", "mean")),
     "identity, causal sum": Case(
         "causal", functions=MixerFunctions("identity", "sigmoid", "sum"), state=True

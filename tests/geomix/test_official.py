@@ -67,9 +67,69 @@ def test_the_published_start_is_kept() -> None:
     assert float(coeff.detach().abs().max()) <= 1.0001e-3
 
 
+def compom_state(dim: int, degree: int, width: int, gates: int, groups: int, bias: bool) -> dict[str, Tensor]:
+    random = torch.Generator().manual_seed(1)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    kernel = (1,) if groups > 1 else ()
+    state = {
+        "po_proj.weight": normal(width, dim // groups, *kernel),
+        "po_coeff": normal(width, degree),
+        "se_proj.weight": normal(gates, dim),
+        "ag_proj.weight": normal(dim, width),
+    }
+    return state | ({"se_proj.bias": normal(gates), "ag_proj.bias": normal(dim)} if bias else {})
+
+
+@pytest.mark.parametrize(("groups", "gates", "bias"), [(1, 16, True), (1, 1, False), (4, 4, False)])
+def test_state_dicts_of_compom_give_its_outputs(groups: int, gates: int, bias: bool) -> None:
+    """No bounds on the activation, a sigmoid for a gate: values far beyond 6 tell the two forms apart."""
+    pom = PoM.compom(8, degree=3, n_groups=groups, n_sel_heads=gates, bias=bias).double()
+    state = compom_state(8, 3, 16, gates, groups, bias)
+    pom.load_official(state)
+    x = 5 * torch.randn(2, 11, 8, dtype=torch.float64)
+    w_h = torch.block_diag(*state["po_proj.weight"].flatten(1).chunk(groups))
+    h = torch.nn.functional.leaky_relu(x @ w_h.T, 0.01)
+    phi = sum(state["po_coeff"][:, p] * h ** (p + 1) for p in range(3))
+    gate = torch.sigmoid(x @ state["se_proj.weight"].T + state.get("se_proj.bias", 0))
+    mixed = gate.repeat_interleave(16 // gates, -1) * phi.mean(1, keepdim=True)
+    expected = mixed @ state["ag_proj.weight"].T + state.get("ag_proj.bias", 0)
+    assert h.max() > 6
+    torch.testing.assert_close(pom(x), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_file_of_the_other_form_is_refused() -> None:
+    today, compom = published_state(8, 2, 16, 16, 1), compom_state(8, 2, 16, 16, 1, bias=False)
+    with pytest.raises(UnsupportedError, match="build it by PoM.compom"):
+        PoM.official(8).load_official(compom)
+    with pytest.raises(UnsupportedError, match="build it by PoM.official"):
+        PoM.compom(8, n_sel_heads=16).load_official(today)
+    with pytest.raises(UnsupportedError, match="build it by PoM.official"):
+        PoM(8).load_official(today)
+    with pytest.raises(UnsupportedError, match="a degree up to 4"):
+        PoM.compom(8, degree=5).load_official(compom_state(8, 5, 16, 1, 1, bias=False))
+
+
 def test_a_foreign_state_dict_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="no 'po_proj.weight', only weight"):
-        PoM.official(8).load_official({"weight": torch.zeros(1)})
+    state = published_state(8, 2, 16, 16, 1)
+    for extra, message in (
+        ({"weight": torch.zeros(1)}, "holds 'weight'"),
+        ({"se_proj.bias": torch.zeros(16)}, "holds 'se_proj.bias'"),
+        ({"freqs_cos": torch.zeros(4096, 8)}, "PoMRoPE"),
+        ({"row_sin": torch.zeros(64, 4)}, "PoMRoPE"),
+    ):
+        with pytest.raises(UnsupportedError, match=message):
+            PoM.official(8).load_official(state | extra)
+    grouped = published_state(8, 2, 16, 16, 2) | {"po_proj.bias": torch.ones(16)}
+    with pytest.raises(UnsupportedError, match="holds 'po_proj.bias': this mixer has no bias there"):
+        PoM.official(8, n_groups=2).load_official(grouped)
+    for name in state:
+        with pytest.raises(UnsupportedError, match=f"has no '{name}'|holds 'se_bias'"):
+            PoM.official(8).load_official({key: value for key, value in state.items() if key != name})
+    with pytest.raises(UnsupportedError, match="has no 'po_proj.weight'"):
+        PoM.official(8).load_official({})
     with pytest.raises(UnsupportedError, match="coeff has shape \\[16, 2\\], this mixer needs \\[24, 2\\]"):
         PoM.official(8, expand=3).load_official(published_state(8, 2, 16, 16, 1))
 

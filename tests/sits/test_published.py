@@ -8,8 +8,7 @@ from torch.nn.functional import gelu, layer_norm
 
 from geomix.checkpoint import load_model, read_card
 from geomix.errors import CheckpointError, MissingFileError, OutputExistsError
-from sits.model import TSViPoM
-from sits.model.published import config_of, convert, import_tsvit
+from sits.model.published import import_tsvit, load_tsvit
 
 DIM, HEADS, HEAD_DIM, HIDDEN, CLASSES, PATCH, SIDE = 16, 2, 4, 24, 5, 2, 3
 
@@ -47,7 +46,8 @@ def weights(bands=3, classes=CLASSES, prefix=""):
                 **linear(f"{name}.1.fn.net.0", HIDDEN, DIM),
                 **linear(f"{name}.1.fn.net.3", DIM, HIDDEN),
             }
-    return {prefix + key: value for key, value in found.items()}
+    # In float64, but of numbers that fp32 holds: our model rounds none of them.
+    return {prefix + key: value.double() for key, value in found.items()}
 
 
 def published(w, values, days):
@@ -75,7 +75,7 @@ def published(w, values, days):
 
     batch, dates, _, height, width = values.shape
     rows, columns = height // PATCH, width // PATCH
-    hot = torch.nn.functional.one_hot((days.float() / 365.0001 * 365.0001).long(), 366).float()
+    hot = torch.nn.functional.one_hot((days.float() / 365.0001 * 365.0001).long(), 366).double()
     time = linear("to_temporal_embedding_input", hot)
     logits = values.new_zeros(batch, CLASSES, height, width)
     for b in range(batch):
@@ -90,31 +90,63 @@ def published(w, values, days):
         for number in range(CLASSES):
             tokens = torch.stack([place[number] for place in places]) + w["space_pos_embedding"][0]
             scores = linear("mlp_head.1", norm("mlp_head.0", encode("space_transformer", tokens)))
-            image = scores.reshape(rows, columns, PATCH, PATCH).transpose(1, 2)
-            logits[b, number] = image.reshape(height, width)
+            # Patch after patch, four outputs each, laid into the image row by row: not where patches lie.
+            logits[b, number] = scores.reshape(height, width)
     return logits
 
 
-def test_the_imported_model_is_the_published_one():
-    w = weights()
-    model = TSViPoM(config_of(w, HEADS).model_copy(update={"fill_dates": None})).eval()
-    model.load_state_dict(convert(w))
-    values, days = torch.randn(2, 4, 3, 6, 6), torch.tensor([[13, 100, 208, 366], [0, 5, 52, 300]])
+def imported(folder, w):
+    torch.save(w, folder / "tsvit.pth")
+    return load_tsvit(folder / "tsvit.pth", HEADS).double().eval()
+
+
+def run(model, values, days):
+    valid = torch.ones(*values.shape[:2], *values.shape[3:], dtype=torch.bool)
     with torch.inference_mode():
-        found = model(values, days, torch.ones(2, 4, 6, 6, dtype=torch.bool))
-    torch.testing.assert_close(found, published(w, values, days), atol=1e-5, rtol=1e-5)
+        return model(values, days, valid)
 
 
-def test_short_series_are_filled_as_the_published_training_did():
+def test_an_imported_model_gives_the_published_logits(tmp_path):
+    """Sixty dates: nothing is filled up and nothing cut."""
     w = weights()
-    model = TSViPoM(config_of(w, HEADS)).eval()
-    model.load_state_dict(convert(w))
-    values, days = torch.randn(1, 4, 3, 6, 6), torch.tensor([[13, 100, 208, 366]])
+    values, days = torch.randn(2, 60, 3, 6, 6).double(), torch.randint(0, 367, (2, 60))
+    expected = published(w, values, days)
+    torch.testing.assert_close(run(imported(tmp_path, w), values, days), expected, atol=1e-12, rtol=1e-12)
+
+
+def test_outputs_go_where_the_published_head_puts_them(tmp_path):
+    """In the published code a patch lights up pixels of one row, which are not its own."""
+    w = {name: torch.zeros_like(value) for name, value in weights().items()}
+    w |= {"mlp_head.0.weight": torch.ones(DIM), "mlp_head.1.bias": torch.arange(4.0)}
+    found = run(imported(tmp_path, w), torch.zeros(1, 2, 3, 6, 6).double(), torch.tensor([[1, 2]]))
+    assert torch.equal(found[0, 0].long(), (torch.arange(36) % 4).view(6, 6))
+
+
+def test_short_series_are_filled_as_the_published_training_did(tmp_path):
+    w = weights()
+    values, days = torch.randn(1, 4, 3, 6, 6).double(), torch.tensor([[13, 100, 208, 366]])
     filled = torch.cat([values, torch.zeros(1, 56, 3, 6, 6)], 1)
-    with torch.inference_mode():
-        found = model(values, days, torch.ones(1, 4, 6, 6, dtype=torch.bool))
     expected = published(w, filled, torch.cat([days, torch.zeros(1, 56, dtype=torch.long)], 1))
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(run(imported(tmp_path, w), values, days), expected, atol=1e-12, rtol=1e-12)
+
+
+def test_long_series_keep_the_first_sixty_days_of_the_year_as_published(tmp_path):
+    """The published loader sorts a series by day of the year and cuts it after 60 dates."""
+    w = weights()
+    days = torch.randperm(366, generator=torch.Generator().manual_seed(5))[None, :63]
+    values = torch.randn(1, 63, 3, 6, 6).double()
+    first = days[0].argsort()[:60]
+    expected = published(w, values[:, first], days[:, first])
+    torch.testing.assert_close(run(imported(tmp_path, w), values, days), expected, atol=1e-12, rtol=1e-12)
+
+
+def test_a_guessed_number_of_heads_is_a_warning(tmp_path, caplog):
+    torch.save(weights(bands=10, classes=19), tmp_path / "best.pth")
+    with pytest.raises(CheckpointError, match="8 attention channels for 3 heads do not fit"):
+        import_tsvit(tmp_path / "best.pth", tmp_path / "tsvit.safetensors", heads=3)
+    assert not caplog.text
+    import_tsvit(tmp_path / "best.pth", tmp_path / "tsvit.safetensors")
+    assert "4, as published, are taken" in caplog.text
 
 
 @pytest.mark.parametrize("wrap", [lambda w: w, lambda w: {"state_dict": w}], ids=["bare", "wrapped"])
@@ -125,7 +157,7 @@ def test_a_checkpoint_becomes_a_model_file(tmp_path, wrap):
     card = import_tsvit(file, output, heads=HEADS)
     assert read_card(output).name == card.name == "best"
     model = load_model(output, domain="sits")
-    assert torch.equal(model.class_tokens, w["module.temporal_token"][0])
+    assert torch.equal(model.class_tokens, w["module.temporal_token"][0].float())
     assert (model.patch, model.config.fill_dates, card.inputs["days"]) == (6, 60, "year")
     assert len(card.inputs["mean"]) == 10
     with pytest.raises(OutputExistsError):
@@ -140,13 +172,24 @@ class Harmful:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (Harmful(), "read safely"),
-        ({"epoch": 3}, "no table of weights"),
+        (Harmful(), "tensors alone"),
+        ({"epoch": 3}, "no state dict"),
         ({"conv.weight": torch.zeros(1)}, "mlp_head.1.weight is missing"),
-        (weights() | {"other.weight": torch.zeros(1)}, "unknown name 'other.weight'"),
+        (weights() | {"other.weight": torch.zeros(1)}, "holds 'other.weight', which has no place"),
+        (weights() | {"space_token": torch.zeros(1, 1, DIM)}, "holds 'space_token', which has no place"),
+        (
+            weights() | {"mlp_head.0.bias": torch.zeros(3)},
+            "'mlp_head.0.bias' has shape \\[3\\], not \\[16\\]",
+        ),
+        (weights() | {"temporal_token": torch.zeros(3)}, "another number of axes"),
+        (weights() | {"mlp_head.1.bias": torch.full((4,), torch.nan)}, "not finite"),
+        ({k: v for k, v in weights().items() if k != "mlp_head.0.bias"}, "nothing in it fills 'head.0.bias'"),
         (weights(), "3 bands and 5 classes"),
     ],
-    ids=["harmful", "no-weights", "foreign", "more", "other-data"],
+    ids=[
+        *("harmful", "no-weights", "foreign", "more", "another-variant", "other-shape", "other-axes", "nan"),
+        *("less", "other-data"),
+    ],
 )
 def test_other_files_are_refused(tmp_path, content, message):
     file = tmp_path / "file.pth"
@@ -160,5 +203,5 @@ def test_a_missing_or_damaged_file_says_so(tmp_path):
     with pytest.raises(MissingFileError, match="no such checkpoint"):
         import_tsvit(tmp_path / "none.pth", tmp_path / "out.safetensors")
     (tmp_path / "cut.pth").write_bytes(b"PK\x03\x04 cut off")
-    with pytest.raises(CheckpointError, match=r"cut\.pth: no checkpoint"):
+    with pytest.raises(CheckpointError, match=r"cut\.pth: is no PyTorch file"):
         import_tsvit(tmp_path / "cut.pth", tmp_path / "out.safetensors")

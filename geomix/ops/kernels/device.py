@@ -73,6 +73,8 @@ def activate(z, NAME: tl.constexpr):
     """Apply the activation h."""
     if NAME == "clamped_leaky_relu":
         h = tl.minimum(tl.maximum(tl.where(z > 0, z, z * _LEAK), _LOW), _HIGH)
+    elif NAME == "leaky_relu":
+        h = tl.where(z > 0, z, z * _LEAK)
     elif NAME == "leaky_softsign":
         u = tl.where(z > 0, z, z * _LEAK)
         h = u / (1 + tl.abs(u) / _HIGH)
@@ -91,6 +93,8 @@ def activation_slope(z, NAME: tl.constexpr):
     if NAME == "clamped_leaky_relu":
         # The lower bound lies where the function leaks: in terms of z, LOW / LEAK.
         slope = tl.where((z <= _LOW / _LEAK) | (z >= _HIGH), 0.0, tl.where(z > 0, 1.0, _LEAK))
+    elif NAME == "leaky_relu":
+        slope = tl.where(z > 0, 1.0, _LEAK)
     elif NAME == "leaky_softsign":
         u = tl.where(z > 0, z, z * _LEAK)
         root = 1 / (1 + tl.abs(u) / _HIGH)
