@@ -7,7 +7,7 @@ STAMP := $(VENV)/installed-by-make
 # One thread a process: tests run side by side, and results do not depend on the number of cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test format lint types tests lock clean
+.PHONY: demo test format lint types tests long lock clean
 
 demo: $(STAMP)
 	env -u OMP_NUM_THREADS $(BIN)/geomix sits demo -o demo
@@ -40,6 +40,10 @@ types: $(STAMP)
 # By file, so that what a file prepares once is prepared once.
 tests: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 10
+
+# What takes too long, or needs the network.
+long: $(STAMP)
+	$(BIN)/python -m pytest tests/long
 
 # Pin what is installed. Not triton: torch builds for CUDA ask for one version of it themselves.
 lock: $(STAMP)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from geomix.checkpoint import card_of
+from geomix.encoder import parameters
 from geomix.errors import InputError
-from geomix.learn.experiment import count_parameters
 from geomix.learn.study import Figures, Method, train_once
 from pointcloud.data import open_splits
 from pointcloud.task.experiment import PointcloudConfig, PointcloudExperiment, class_ids
@@ -71,7 +71,7 @@ def _train(config: PointcloudConfig, data: Path, seed: int, place: Path) -> Figu
     metrics = card_of(model).metrics
     if "val" not in metrics:
         raise InputError(f"{data}: the configuration names no validation clouds to compare on")
-    return {key: metrics["val"][key] for key in KEYS} | {"parameters": float(count_parameters(model))}
+    return {key: metrics["val"][key] for key in KEYS} | {"parameters": float(parameters(model))}
 
 
 def _grow(config: PointcloudConfig, data: Path, seed: int, place: Path) -> Figures:

@@ -19,6 +19,7 @@ from torch import nn
 
 from geomix.checkpoint import Card, Source, card_of, give_card, save_model
 from geomix.config import load_config
+from geomix.encoder import parameters
 from geomix.errors import InputError
 from geomix.files import new_file
 from geomix.learn.config import ExperimentConfig
@@ -171,17 +172,12 @@ def train(
     splits = experiment.open(data, folder, before)
     seed_everything(config.train.seed)
     model = experiment.build(splits, before)
-    log.info("%s: %s parameters", config.name, f"{count_parameters(model):,}")
+    log.info("%s: %s parameters", config.name, f"{parameters(model):,}")
     task = experiment.task(model, splits)
     with experiment.running():
         fit(task, experiment.batches(splits), config.train, folder, resume, max_minutes, device)
     restore(task, folder)
     return once(lambda: _write(experiment, task.served.eval(), splits, before, folder))
-
-
-def count_parameters(model: nn.Module) -> int:
-    """The number of weights."""
-    return sum(weight.numel() for weight in model.parameters())
 
 
 def _write_config(config: ExperimentConfig, folder: Path) -> None:
