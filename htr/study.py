@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geomix.checkpoint import card_of
-from geomix.learn.experiment import count_parameters
+from geomix.encoder import parameters
 from geomix.learn.study import Figures, Method, train_once
 from htr.task.experiment import HtrConfig, HtrExperiment
 
@@ -58,5 +58,5 @@ def _train(config: HtrConfig, data: Any, seed: int, place: Path) -> Figures:
     model = train_once(HtrExperiment, config, data, seed, place)
     val = card_of(model).metrics["val"]
     new = next((found for name, found in val["by_set"].items() if name.endswith("_new_hands")), val)
-    parameters = float(count_parameters(model))
-    return {"cer": val["cer"], "cer_new_hands": new["cer"], "wer": val["wer"], "parameters": parameters}
+    size = float(parameters(model))
+    return {"cer": val["cer"], "cer_new_hands": new["cer"], "wer": val["wer"], "parameters": size}
