@@ -84,7 +84,8 @@ def block_size(labels: Numbers, places: Places, folds: int) -> float:
     Args:
         labels: class number of each unit, [N].
         places: x and y of each unit in a projected system, [N, 2].
-        folds: each class should lie in that many blocks; one with fewer units in as many as it has units.
+        folds: each class should lie in that many blocks; one with so few units that it could not, whatever
+            the blocks, has no say.
 
     Returns:
         The side in the units of `places`; 0 where no block of any use leaves each class in enough blocks,
@@ -92,18 +93,14 @@ def block_size(labels: Numbers, places: Places, folds: int) -> float:
     """
     extent = float(np.ptp(places, axis=0).max()) if len(places) else 0.0
     size = extent / 2
-    for _ in range(_HALVINGS):
-        if size <= 0:
-            break
+    common = [one for one in np.unique(labels) if (labels == one).sum() >= 2 * folds]
+    asked = common or [*np.unique(labels)]
+    for _ in range(_HALVINGS if size > 0 else 0):
         found = blocks(places, size)
-        if all(_spread(found[labels == one], folds) for one in np.unique(labels)):
+        if all(len(np.unique(found[labels == one])) >= folds for one in asked):
             return size
         size /= 2**0.5
     return 0.0
-
-
-def _spread(found: Numbers, folds: int) -> bool:
-    return len(np.unique(found)) >= min(folds, len(found))
 
 
 def blocks(places: Places, size: float) -> Numbers:

@@ -11,7 +11,7 @@ from geomix.learn.classes import VOID, ClassMap
 from sits.accuracy.areas import areas_of
 from sits.accuracy.estimate import Accuracy, estimate
 from sits.data.fields import Pixels, pixels_of
-from sits.io.legend import Legend, read_legend
+from sits.io.legend import LEARNED_TAG, Legend, read_legend
 from sits.io.raster import grid_of, open_raster
 from sits.io.vector import Labels
 
@@ -70,6 +70,12 @@ def evaluate_map(
             "(`geomix sits sample` draws points)"
         )
     return Accuracy(result.overall, result.classes, result.confusion, (*notes, *result.notes))
+
+
+def learned_shapes(map_file: Path) -> frozenset[str]:
+    """Fingerprints of the shapes that the model of a map learned from, as its tags keep them."""
+    with open_raster(str(map_file)) as dataset:
+        return frozenset(dataset.tags().get(LEARNED_TAG, "").split())
 
 
 def _numbers(references: Labels, legend: Legend, classes: ClassMap | None) -> tuple[Numbers, list[str]]:

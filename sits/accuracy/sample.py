@@ -27,7 +27,7 @@ def allocate(shares: Mapping[int, float], total: int) -> dict[int, int]:
     """Deal points out over the classes of a map, as Olofsson et al. 2014, section 5.1.1, recommend.
 
     Rare classes, with at most a tenth of the map, get 100, 75 or 50 points each, the most that leaves three
-    quarters of all points to the others, which share them by area.
+    quarters of all points to the others, which share them by area and get no fewer than a rare one.
 
     Args:
         shares: part of the map that each class has.
@@ -50,7 +50,8 @@ def allocate(shares: Mapping[int, float], total: int) -> dict[int, int]:
     fixed = next((one for one in _FIXED if one * len(rare) <= total / 4), None)
     if fixed is None:
         fixed = max(2, min(_FIXED[-1], total // 2 // max(len(rare), 1)))
-    rest = _by_share({code: shares[code] for code in common}, total - fixed * len(rare))
+    least = fixed if fixed * len(shares) <= total else 2
+    rest = _by_share({code: shares[code] for code in common}, total - fixed * len(rare), least)
     return {code: rest.get(code, fixed) for code in shares}
 
 
@@ -105,16 +106,15 @@ def sample_map(map_file: Path, output: Path, total: int, seed: int = 0, overwrit
     return output
 
 
-def _by_share(shares: Mapping[int, float], total: int) -> dict[int, int]:
-    """Whole numbers by share, at least two each, whose sum is the total."""
+def _by_share(shares: Mapping[int, float], total: int, least: int = 2) -> dict[int, int]:
+    """Whole numbers by share, at least `least` each, whose sum is the total."""
     whole = sum(shares.values())
-    found = {code: max(2, int(total * share / whole)) for code, share in shares.items()}
+    found = {code: max(least, int(total * share / whole)) for code, share in shares.items()}
     by_size = sorted(shares, key=lambda code: (-shares[code], code))
-    for place_in in range(total - sum(found.values())):
-        found[by_size[place_in % len(by_size)]] += 1
-    while (excess := sum(found.values()) - total) > 0:
-        largest = max(found, key=lambda code: found[code])
-        found[largest] -= min(excess, found[largest] - 2)
+    for step in range(total - sum(found.values())):
+        found[by_size[step % len(by_size)]] += 1
+    while sum(found.values()) > total:
+        found[max(found, key=lambda code: found[code])] -= 1
     return found
 
 

@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from sits.cli import demo, export, info, learn, maps, segment, update
+from sits.cli import demo, export, fields, info, learn, maps, segment, update
 
 app = App(name="sits", help="Satellite image time series to georeferenced class maps.")
 app.command(segment.segment)
@@ -13,6 +13,7 @@ app.command(learn.train)
 app.command(learn.evaluate)
 app.command(learn.import_published, name="import")
 app.command(learn.study)
+app.command(fields.sample)
 app.command(maps.zonal)
 app.command(maps.polygonize)
 app.command(maps.preview)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from geomix.errors import InputError
 from geomix.options import (
     DeviceOption,
     Json,
@@ -18,6 +19,8 @@ from geomix.options import (
     Seeds,
     StudyFolder,
 )
+from sits.cli.fields import LabelFlags, OwnFlags, evaluate_own, train_own
+from sits.io.options import ReadOptions
 
 Data = Annotated[
     Path | None,
@@ -31,6 +34,8 @@ def train(
     *,
     output: RunFolder = None,
     data: Data = None,
+    own: OwnFlags = OwnFlags(),
+    reading: ReadOptions = ReadOptions(),
     resume: Resume = False,
     max_minutes: MaxMinutes = None,
     device: DeviceOption = "auto",
@@ -38,8 +43,12 @@ def train(
 ) -> None:
     """Train a model from a configuration, by its name (`geomix config list sits`) or a YAML file.
 
-    The best model is written as one file with its card; `tiny` trains on made-up fields in a minute.
+    The best model is written as one file with its card; `tiny` trains on made-up fields in a minute, and
+    `fields` on your own images and labels: --images 'S2_2023*.tif' --labels fields.gpkg --field crop
     """
+    if own.images or own.labels or config == "fields":
+        print(train_own(config, own, reading, output))
+        return
     from sits.task import train as run
 
     folder = output or Path("runs") / Path(config).stem
@@ -48,7 +57,15 @@ def train(
 
 def evaluate(
     *,
-    model: ModelOption,
+    model: ModelOption | None = None,
+    map_file: Annotated[
+        Path | None, Parameter(name="--map", help="A map to hold against references.")
+    ] = None,
+    reference: Annotated[Path | None, Parameter(help="Checked points or polygons.")] = None,
+    strata: Annotated[
+        Path | None, Parameter(help="The map by which the points were drawn, if not this one.")
+    ] = None,
+    labels: LabelFlags = LabelFlags(),
     data: Data = None,
     split: Literal["train", "val", "test", "all"] = "test",
     by_month: Annotated[
@@ -56,9 +73,21 @@ def evaluate(
     ] = False,
     device: DeviceOption = "auto",
     json: Json = False,
+    csv: Annotated[bool, Parameter(negative="", show_default=False, help="Print CSV.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Score a model on labelled data, divided as its card says; the figures are those of the card."""
+    """Score a model on labelled data, divided as its card says; the figures are those of the card.
+
+    Or hold a map against references (--map, --reference, --field): accuracy and areas with 95 % intervals.
+    """
+    if map_file is not None or reference is not None:
+        if map_file is None or reference is None:
+            raise InputError("a map is held against references: give both --map and --reference")
+        form: Literal["text", "json", "csv"] = "csv" if csv else "json" if json else "text"
+        print(evaluate_own(map_file, reference, labels, strata, form))
+        return
+    if model is None:
+        raise InputError("give a model (--model), or a map and references (--map, --reference)")
     from geomix.checkpoint import load_model
     from geomix.device import choose_device
     from geomix.report import flat, json_text, table

@@ -13,7 +13,7 @@ from sits.io.options import MapOptions
 def segment(
     *inputs: str,
     output: Output,
-    model: ModelOption,
+    model: ModelOption | None = None,
     beside: Outputs = Outputs(),
     save_state: Annotated[
         Path | None,
@@ -30,6 +30,13 @@ def segment(
     from geomix.errors import InputError
     from sits.predict import is_batch, segment_each, segment_file
 
+    if model is None:
+        raise InputError(
+            "no default model fits every region and season; learn one from labels, then name it: "
+            "geomix sits train fields --images 'S2_*.tif' --labels fields.gpkg --field crop -o runs/fields; "
+            "geomix sits segment 'S2_*.tif' --model runs/fields/fields.safetensors -o map.tif "
+            "(bundled demonstrations: geomix info)"
+        )
     paths = beside.beside(output)
     if is_batch(output):
         if save_state is not None:

@@ -17,6 +17,9 @@ from geomix.errors import FormatError, InputError
 NODATA = 255
 """The code of pixels that no date shows. Never 0: that is a class."""
 
+LEARNED_TAG = "GEOMIX_LEARNED_SHAPES"
+"""Tag of a map: fingerprints of the labelled shapes that its model learned from."""
+
 
 @dataclass(frozen=True)
 class Legend:

@@ -23,7 +23,7 @@ from sits.dates import format_dates
 from sits.io import open_series
 from sits.io.cog import Layer, new_cog
 from sits.io.item import item_path, item_text
-from sits.io.legend import NODATA, Legend
+from sits.io.legend import LEARNED_TAG, NODATA, Legend
 from sits.io.options import MapOptions
 from sits.io.pam import pam_path, pam_text
 from sits.io.preview import write_preview
@@ -210,6 +210,12 @@ def tags_of(scorer: Scorer, series: TimeSeries, start: date | None = None) -> di
     }
     if scorer.digest is not None:
         tags["GEOMIX_MODEL_SHA256"] = scorer.digest
+    # So that references which took part in the training can be told from others.
+    shapes = [
+        key for one in scorer.card.data if isinstance(one.split, dict) for key in one.split.get("shapes", ())
+    ]
+    if shapes:
+        tags[LEARNED_TAG] = " ".join(shapes)
     return tags | {f"GEOMIX_{key.upper()}": value for key, value in series.notes.items()}
 
 
