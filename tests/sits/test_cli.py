@@ -166,11 +166,6 @@ def test_a_wrong_model_is_one_line(room, capsys, name, content, message):
     assert list((room / "out").iterdir()) == []
 
 
-def test_a_model_must_be_named(room, capsys):
-    assert segment("s2", "-o", "out/map.tif") == 2
-    assert "--model" in capsys.readouterr().err
-
-
 def test_info_shows_how_a_series_is_read(room, capsys):
     assert run(["sits", "info", "s2", "--quiet"]) == 0
     printed = capsys.readouterr().out
