@@ -6,13 +6,24 @@ from typing import Any
 from geomix.config import parse_config
 from sits.model.codes import DayTable
 from sits.model.config import ModelConfig, Stage
+from sits.model.encoder import SeriesConfig, SeriesEncoder
 from sits.model.fields import FieldsConfig, FieldsModel
 from sits.model.tsvipom import TSViPoM
 
-__all__ = ["DayTable", "FieldsConfig", "FieldsModel", "ModelConfig", "Stage", "TSViPoM", "build_model"]
+__all__ = [
+    "DayTable",
+    "FieldsConfig",
+    "FieldsModel",
+    "ModelConfig",
+    "SeriesConfig",
+    "SeriesEncoder",
+    "Stage",
+    "TSViPoM",
+    "build_model",
+]
 
 
-def build_model(config: Mapping[str, Any]) -> TSViPoM | FieldsModel:
+def build_model(config: Mapping[str, Any]) -> TSViPoM | FieldsModel | SeriesEncoder:
     """Build the model that a card or a configuration describes.
 
     Raises:
@@ -20,4 +31,6 @@ def build_model(config: Mapping[str, Any]) -> TSViPoM | FieldsModel:
     """
     if config.get("kind") == "fields":
         return FieldsModel(parse_config(FieldsConfig, config, "model"))
+    if config.get("kind") == "series":
+        return SeriesEncoder(parse_config(SeriesConfig, config, "model"))
     return TSViPoM(parse_config(ModelConfig, config, "model"))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from geomix.config import Config
 from geomix.learn.trees import Trees, TreesConfig
 from sits.model.config import ModelConfig
+from sits.model.probe import Probe, ProbeConfig
 from sits.model.tsvipom import TSViPoM
 
 _TINY = 1e-7
@@ -49,7 +50,16 @@ class NetworkLearner(Config):
     network: ModelConfig
 
 
-Learner = Annotated[TreesLearner | NetworkLearner, Field(discriminator="kind")]
+class ProbeLearner(Config):
+    """A linear layer on the pretrained encoder and the values of the steps."""
+
+    kind: Literal["probe"] = "probe"
+    name: str = "base"
+    weight: float = Field(ge=0)
+    probe: ProbeConfig
+
+
+Learner = Annotated[TreesLearner | NetworkLearner | ProbeLearner, Field(discriminator="kind")]
 
 
 class FieldsConfig(Config):
@@ -107,6 +117,9 @@ class FieldsModel(nn.Module):
                 continue
             if spec.kind == "trees":
                 shares = learner(rows).reshape(batch, height, width, -1).movedim(-1, 1)
+            elif spec.kind == "probe":
+                shares = learner(*pixels_of(values, days, valid), rows)
+                shares = shares.reshape(batch, height, width, -1).movedim(-1, 1)
             else:
                 shares = learner(values, days, valid).float().softmax(1)
             found += spec.weight / total * shares
@@ -116,7 +129,9 @@ class FieldsModel(nn.Module):
         """About how many bytes a window of that size takes beside its images."""
         steps = self.config.steps.count * self.config.bands
         widths = [one.network.dim * 12 * dates for one in self.config.learners if one.kind == "network"]
-        return 4 * rows * columns * (6 * steps + 3 * dates * self.config.bands + sum(widths)) + 2**26
+        probes = sum(one.kind == "probe" for one in self.config.learners)
+        own = (2 * probes + 3) * dates * self.config.bands
+        return 4 * rows * columns * (6 * steps + own + sum(widths)) + (1 + 2 * probes) * 2**26
 
 
 def steps_of(values: Tensor, days: Tensor, valid: Tensor, steps: Steps) -> Tensor:
@@ -149,6 +164,21 @@ def steps_of(values: Tensor, days: Tensor, valid: Tensor, steps: Steps) -> Tenso
     return _filled(total / count[:, :, None].clamp(min=1), count > 0)
 
 
+def pixels_of(values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The series of single pixels, row by row: values [N, T, C], days [N, T] and valid [N, T].
+
+    Arguments as in `FieldsModel.forward`.
+    """
+    batch, dates, bands, height, width = values.shape
+    each = height * width
+    series = values.permute(0, 3, 4, 1, 2).reshape(batch * each, dates, bands)
+    return (
+        series,
+        days.expand(batch, dates).repeat_interleave(each, 0),
+        valid.permute(0, 2, 3, 1).reshape(batch * each, dates),
+    )
+
+
 def _filled(mean: Tensor, known: Tensor) -> Tensor:
     """Straight lines between known steps, [B, S, C, h, w]."""
     count = mean.shape[1]
@@ -167,4 +197,6 @@ def _filled(mean: Tensor, known: Tensor) -> Tensor:
 
 
 def _empty(spec: Any) -> nn.Module:
-    return Trees(spec.trees) if spec.kind == "trees" else TSViPoM(spec.network)
+    if spec.kind == "trees":
+        return Trees(spec.trees)
+    return Probe(spec.probe) if spec.kind == "probe" else TSViPoM(spec.network)
