@@ -1,9 +1,9 @@
 """One embedding of one series of a pixel or parcel, whatever its dates, bands and sensors.
 
-A date is one token: its bands, which of them were seen, and its day. Polynomial mixers let the dates read each
-other; mean and spread over the dates are the embedding. Nothing depends on how many dates there are, on their
-order or on a regular step, and a missing band is told as missing, so five-day series of ten bands and monthly
-series of four are fed alike.
+A date is one token: its bands, which of them were seen, and its day. Polynomial mixers let the dates read
+each other; mean and spread over the dates are the embedding. Nothing depends on how many dates there are, on
+their order or on a regular step, and a missing band is told as missing, so five-day series of ten bands and
+monthly series of four are fed alike.
 
 Sources: Picard et al., arXiv 2604.06129 (mixer); Tseng et al., arXiv 2304.14065 (Presto, the teacher).
 """
