@@ -26,6 +26,8 @@ class Source:
     """The coordinates as the file writes them, [N, 3], where they are not metres."""
     kind: str = ""
     """The format in words where its key says too little, such as `LAZ 1.4, point format 8`."""
+    noise: tuple[int, int] | None = None
+    """Class ids that the format reserves for low and for high noise."""
     faces: Callable[[], NDArray[np.int64] | None] | None = None
     """Gives the triangles of the mesh whose vertices the points are, [F, 3], in formats that have meshes."""
 

@@ -10,7 +10,11 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 
 from geomix.errors import InputError, MissingPackageError
@@ -96,6 +100,22 @@ def build_table(grid_coord: Tensor, batch: Tensor, kernel_size: int) -> Neighbou
                 after.append(order[place[hit]])
                 place = place + found
     return NeighbourTable(kernel_size, grid_coord, batch, tuple(before), tuple(after))
+
+
+def touching(grid: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number the groups of cells that touch, also at a corner.
+
+    Args:
+        grid: cells, each once, [M, 3], or [M, 2] for a plane.
+
+    Returns:
+        The group of each cell, from 0, [M].
+    """
+    cells = torch.from_numpy(np.pad(grid, ((0, 0), (0, 3 - grid.shape[1]))))
+    table = build_table(cells, torch.zeros(len(cells), dtype=torch.long), 3)
+    before, after = torch.cat(table.before).numpy(), torch.cat(table.after).numpy()
+    links = coo_array((np.ones(len(before), dtype=np.int8), (before, after)), shape=(len(cells),) * 2)
+    return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
 
 
 def _keys(grid_coord: Tensor, batch: Tensor, radius: int) -> tuple[Tensor, int, int]:

@@ -1,13 +1,16 @@
 """The verb that gives every point a class."""
 
+import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from geomix.options import BatchOptions, DeviceOption, MemoryOption, ModelOption, Overwrite, Quiet, Scheduler
 from pointcloud.cli.options import FLAG, Reading, Views
 from pointcloud.io.options import ReadOptions
+
+log = logging.getLogger(__name__)
 
 
 def segment(
@@ -23,12 +26,16 @@ def segment(
     preview: Annotated[
         Path | None, Parameter(help="Also draw the classes from above, as PNG; a folder for several inputs.")
     ] = None,
-    confidence: Annotated[
-        bool, Parameter(**FLAG, help="Also write the probability of each point's class.")
-    ] = False,
-    entropy: Annotated[
-        bool, Parameter(**FLAG, help="Also write how undecided the model is, in nats.")
-    ] = False,
+    extra: Annotated[
+        tuple[Literal["confidence", "entropy"], ...],
+        Parameter(
+            consume_multiple=True,
+            help="Fields that are written beside the class: confidence (probability of the class), entropy "
+            "(how undecided the model is, in nats).",
+        ),
+    ] = (),
+    confidence: Annotated[bool, Parameter(**FLAG, show=False)] = False,
+    entropy: Annotated[bool, Parameter(**FLAG, show=False)] = False,
     reading: Reading = ReadOptions(),
     project: Annotated[
         bool, Parameter(**FLAG, help="Accept degrees, and predict in a local projection in metres.")
@@ -36,6 +43,18 @@ def segment(
     tta: Views = False,
     unlabelled: Annotated[
         int | None, Parameter(help="Class id of points that cannot be labelled; 0 if that is no class.")
+    ] = None,
+    noise: Annotated[
+        bool | None,
+        Parameter(
+            negative="--no-noise",
+            help="Find isolated points below the ground, in the air and far away first, and leave them out; "
+            "by default where they would spoil the features of other points.",
+        ),
+    ] = None,
+    noise_id: Annotated[
+        int | None,
+        Parameter(help="Class id of noise; 7 and 18 in LAS if not given, elsewhere that of --unlabelled."),
     ] = None,
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
@@ -61,7 +80,10 @@ def segment(
     if len(inputs) == 1:  # before the model is loaded; in a batch each input fails by itself
         check_output(inputs[0], paths[inputs[0]], overwrite)
     kept_model(model, choose_device(device), "pointcloud")  # a wrong name is one error, not one a scan
-    extra = tuple(name for name, wanted in (("confidence", confidence), ("entropy", entropy)) if wanted)
+    old = [name for name, wanted in (("confidence", confidence), ("entropy", entropy)) if wanted]
+    if old:
+        log.warning("--%s is now --extra %s; the old name goes with the next release", old[0], old[0])
+    fields = tuple(dict.fromkeys((*extra, *old)))
 
     def work(path: Path) -> list[Path]:
         target, loaded = paths[path], kept_model(model, choose_device(device), "pointcloud")
@@ -70,11 +92,13 @@ def segment(
             target,
             loaded,
             reading=reading,
-            writing=WriteOptions(extra=extra),
+            writing=WriteOptions(extra=fields),
             memory=memory,
             project=project,
             augmented=tta,
             unlabelled=unlabelled,
+            noise=noise,
+            noise_id=noise_id,
             overwrite=overwrite,
         )
         if path not in pictures:

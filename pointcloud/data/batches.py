@@ -16,7 +16,7 @@ from geomix.config import Config
 from geomix.errors import InputError
 from pointcloud.cloud import Cloud
 from pointcloud.data.augment import Augment, augment
-from pointcloud.data.inputs import Inputs, Sample, prepare, whole_features
+from pointcloud.data.inputs import Inputs, Sample, cleaned, prepare, whole_features
 from pointcloud.data.labels import IGNORE
 from pointcloud.data.sources import LABEL, LabelledCloud
 
@@ -142,7 +142,7 @@ class Crops(Dataset[LabelledSample]):
             seed,
         )
         self._read = lru_cache(maxsize=_KEPT_CLOUDS)(
-            lambda index: whole_features(self.clouds[index].read(), self.inputs)
+            lambda index: whole_features(cleaned(self.clouds[index].read(), self.inputs), self.inputs)
         )
 
     def __getitem__(self, number: int) -> LabelledSample:
@@ -197,7 +197,8 @@ class Whole(Dataset[LabelledSample]):
         self.clouds, self.inputs = list(clouds), inputs
 
     def __getitem__(self, number: int) -> LabelledSample:
-        return prepare_labelled(self.clouds[number].read(), self.inputs, self.clouds[number].name)
+        cloud = cleaned(self.clouds[number].read(), self.inputs)
+        return prepare_labelled(cloud, self.inputs, self.clouds[number].name)
 
     def __len__(self) -> int:
         return len(self.clouds)

@@ -17,6 +17,7 @@ from geomix.config import Config, hint, parse_config
 from geomix.errors import InputError
 from pointcloud.cloud import Cloud
 from pointcloud.data.augment import ABOVE_GROUND
+from pointcloud.data.noise import find_noise
 from pointcloud.data.surroundings import height_above_ground, height_above_opening, shape_of_surroundings
 from pointcloud.voxels import relative, voxel_mean, voxelize
 
@@ -164,9 +165,20 @@ def read_inputs(inputs: Mapping[str, Any] | Inputs) -> Inputs:
     return inputs if isinstance(inputs, Inputs) else parse_config(Inputs, inputs, "inputs")
 
 
+def is_spoilt_by_noise(inputs: Inputs) -> bool:
+    """Whether one point below the ground changes the features of the points around it."""
+    return bool({"ground", "height"} & {*inputs.features})
+
+
+def cleaned(cloud: Cloud, inputs: Inputs) -> Cloud:
+    """A cloud without its noise, where that would spoil the features of other points."""
+    noise = find_noise(cloud.coord).any if is_spoilt_by_noise(inputs) else np.zeros(0, dtype=bool)
+    return cloud.take(~noise) if noise.any() else cloud
+
+
 def whole_features(cloud: Cloud, inputs: Inputs) -> Cloud:
     """The cloud with what must be computed before it is cut: a part of a roof has no ground around it."""
-    if "ground" not in inputs.features:
+    if "ground" not in inputs.features or ABOVE_GROUND in cloud.fields:
         return cloud
     return cloud.with_fields(**{ABOVE_GROUND: height_above_ground(relative(cloud.coord))})
 

@@ -1,20 +1,26 @@
 """What lies around a point: the lowest ground nearby, and whether a line, a plane or a volume."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pointcloud.sparse import build_table
-from pointcloud.voxels import voxelize
+from pointcloud.sparse import build_table, touching
+from pointcloud.voxels import cell_numbers, column_edge, voxelize
 
 Array = NDArray[Any]
 
-_CELL = 0.5
-"""Edge of a cell of the height map, metres; larger where the cloud is too wide."""
-_MOST_CELLS = 4096
-"""Cells along an axis of the height map."""
+_CELLS_IN_EDGE = 8
+"""Cells of the height map along the edge of a column of points: 0.5 m, larger in a sparse cloud."""
+_MOST_CELLS = 4096**2
+"""Cells of the largest map."""
+_BLOCK = 256
+"""Cells along a block; maps are made of occupied blocks, so that empty space costs nothing."""
+_TILE = 8
+"""Blocks along a part of a map that would be too large."""
 
 
 def height_above_opening(local: Array, radii: tuple[float, ...]) -> Array:
@@ -30,9 +36,11 @@ def height_above_opening(local: Array, radii: tuple[float, ...]) -> Array:
     Returns:
         Metres, [N, radii]; negative below that ground.
     """
-    if len(local) == 0:
-        return np.zeros((0, len(radii)))
-    cell, column, lowest = _lowest_map(local)
+    return _in_regions(local, len(radii), partial(_above_opening, radii=radii))
+
+
+def _above_opening(local: Array, cell: float, radii: tuple[float, ...]) -> Array:
+    column, lowest = _lowest_map(local, cell)
     depth = torch.from_numpy(-lowest)
     heights = []
     for radius in radii:
@@ -59,9 +67,11 @@ def height_above_ground(local: Array) -> Array:
 
     Source: after Pingel et al., An improved simple morphological filter (SMRF), ISPRS J. 77, 2013.
     """
-    if len(local) == 0:
-        return np.zeros(0)
-    cell, _, lowest = _lowest_map(local)
+    return _in_regions(local, 1, _above_ground)[:, 0]
+
+
+def _above_ground(local: Array, cell: float) -> Array:
+    _, lowest = _lowest_map(local, cell)
     depth = torch.from_numpy(lowest)
     is_known = torch.isfinite(depth)
     surface = _close_gaps(depth, is_known)
@@ -73,7 +83,7 @@ def height_above_ground(local: Array) -> Array:
     ground = _close_gaps(surface, is_ground) if is_ground.any() else surface
     around = torch.nn.functional.pad(ground[None, None], (1, 1, 1, 1), mode="replicate")
     ground = torch.nn.functional.avg_pool2d(around, 3, 1)[0, 0]
-    return np.asarray(local[:, 2] - _between(ground.numpy(), local[:, :2] / cell - 0.5))
+    return np.asarray(local[:, 2] - _between(ground.numpy(), local[:, :2] / cell - 0.5))[:, None]
 
 
 _STEEPEST = 0.2
@@ -82,14 +92,61 @@ _WIDEST = 25.0
 """Half edge of the largest square, metres."""
 
 
-def _lowest_map(local: Array) -> tuple[float, Array, Array]:
-    """Edge of a cell, the cell of each point [N, 2], and the lowest height of each cell, else infinite."""
-    cell = max(_CELL, float(local[:, :2].max()) / (_MOST_CELLS - 1))
+def _in_regions(local: Array, width: int, compute: Callable[[Array, float], Array]) -> Array:
+    """What a function makes of each region of the cloud, [N, width]; the cost goes by occupied blocks.
+
+    Args:
+        local: coordinates from the lower corner of the cloud, metres, [N, 3].
+        width: columns of the result.
+        compute: takes coordinates from the corner of a region, and the edge of a cell.
+    """
+    result = np.zeros((len(local), width))
+    if len(local) == 0:
+        return result
+    cell = column_edge(local) / _CELLS_IN_EDGE
+    for own, around in regions(local[:, :2], cell):
+        corner = np.append(np.floor(local[around, :2].min(axis=0) / cell) * cell, 0.0)
+        found = compute(local[around] - corner, cell)
+        result[own] = found[np.searchsorted(around, own)]
+    return result
+
+
+def regions(places: Array, cell: float) -> Iterator[tuple[Array, Array]]:
+    """Divide a cloud into regions that a dense map can hold.
+
+    Blocks with points that touch are one region, whole where its map is not too large. What is larger is cut
+    into tiles, which see the blocks around them as well.
+
+    Args:
+        places: x and y from the lower corner of the cloud, metres, [N, 2].
+        cell: edge of a cell of the map, metres.
+
+    Yields:
+        The points of a region, and these with the points around them that count; numbers, rising.
+    """
+    block = cell_numbers(places, _BLOCK * cell)
+    grid = np.floor(places[np.unique(block, return_index=True)[1]] / (_BLOCK * cell)).astype(np.int64)
+    group = touching(grid)
+    for number in range(int(group.max()) + 1):
+        members = group == number
+        if np.prod(np.ptp(grid[members], axis=0) + 1) * _BLOCK**2 <= _MOST_CELLS:
+            points = np.flatnonzero(members[block])
+            yield points, points
+            continue
+        tile = grid // _TILE
+        for corner in np.unique(tile[members], axis=0) * _TILE:
+            own = members & ((grid >= corner) & (grid < corner + _TILE)).all(axis=1)
+            around = members & ((grid >= corner - 1) & (grid < corner + _TILE + 1)).all(axis=1)
+            yield np.flatnonzero(own[block]), np.flatnonzero(around[block])
+
+
+def _lowest_map(local: Array, cell: float) -> tuple[Array, Array]:
+    """The cell of each point [N, 2], and the lowest height of each cell, else infinite."""
     # Rounded first, so that a point on a border stays on its side wherever the cloud lies.
     column = np.floor(np.round(local[:, :2] / cell * 65536) / 65536).astype(np.int64)
     lowest = np.full(tuple(column.max(axis=0) + 1), np.inf)
     np.minimum.at(lowest, (column[:, 0], column[:, 1]), local[:, 2])
-    return cell, column, lowest
+    return column, lowest
 
 
 def _box_max(table: torch.Tensor, reach: int) -> torch.Tensor:

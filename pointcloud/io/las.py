@@ -60,7 +60,16 @@ def read(path: Path, options: ReadOptions) -> Cloud:
         fields=_fields(path, data, options),
         crs=crs.to_wkt() if crs is not None else None,
         unit=metres.unit,
-        source=Source(path, "las", payload, metres.coord, metres.numbers, kind=_kind(layout)),
+        source=Source(
+            path,
+            "las",
+            payload,
+            metres.coord,
+            metres.numbers,
+            kind=_kind(layout),
+            # Before point format 6, class 18 is reserved.
+            noise=(7, 18) if layout.point_format >= 6 else (7, 7),
+        ),
     )
 
 

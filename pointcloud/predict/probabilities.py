@@ -16,7 +16,8 @@ from geomix.errors import GeomixError, InputError, MemoryBudgetError, NonFiniteE
 from geomix.memory import default_budget, format_memory, parse_memory
 from pointcloud.cloud import Cloud
 from pointcloud.data.augment import views
-from pointcloud.data.inputs import Inputs, Sample, prepare
+from pointcloud.data.inputs import Inputs, Sample, prepare, whole_features
+from pointcloud.predict.strange import warn_of_ground
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +45,16 @@ def probabilities(
     chosen = views(1) if seen is None else seen
     if not chosen:
         raise InputError("a prediction needs one view or more")
-    total = reduce(torch.add, (_of_view(model, view(cloud), inputs, memory) for view in chosen))
+    total = reduce(
+        torch.add, (_of_view(model, view(cloud), inputs, memory, view is chosen[0]) for view in chosen)
+    )
     return total / len(chosen)
 
 
-def _of_view(model: nn.Module, cloud: Cloud, inputs: Inputs, memory: str | int | None) -> Tensor:
+def _of_view(model: nn.Module, cloud: Cloud, inputs: Inputs, memory: str | int | None, warn: bool) -> Tensor:
+    cloud = whole_features(cloud, inputs)
+    if warn:
+        warn_of_ground(cloud)
     sample = prepare(cloud, inputs)
     logits = _logits(cloud, sample, model, memory)
     if not torch.isfinite(logits).all():

@@ -12,6 +12,7 @@ from geomix.learn.metrics import confusion, scores
 from geomix.progress import progress
 from pointcloud.cloud import Cloud
 from pointcloud.data import IGNORE, LABEL, Inputs, LabelledCloud
+from pointcloud.data.inputs import cleaned
 from pointcloud.predict.probabilities import probabilities
 
 Metrics = dict[str, Any]
@@ -35,20 +36,28 @@ def score(
 
     Returns:
         The figures of `metrics.scores` (means over the classes present), `miou_official` (the mean
-        over all classes with an absent one counted as 0, as the benchmarks' servers do) and `points`, the
-        number of judged points.
+        over all classes with an absent one counted as 0, as the benchmarks' servers do), `points`, the
+        number of judged points, and `noise`, the number of those left out as noise.
     """
     total: Tensor | None = None
+    noise = 0
     model.eval()
     for one in progress(clouds, "Scoring", len(clouds)):
-        cloud = one.read()
+        whole = one.read()
+        cloud = cleaned(whole, inputs)
+        noise += len(whole) - len(cloud)
         labels = torch.from_numpy(np.asarray(cloud.fields[LABEL], dtype=np.int64))
         found = probabilities(model, cloud, inputs, seen, memory)
         matrix = confusion(found.argmax(1), labels, found.shape[1], ignore=IGNORE)
         total = matrix if total is None else total + matrix
     if total is None:
         raise InputError("there is nothing to score")
-    return {**scores(total), "miou_official": official_mean(total), "points": int(total.sum())}
+    return {
+        **scores(total),
+        "miou_official": official_mean(total),
+        "points": int(total.sum()),
+        "noise": noise,
+    }
 
 
 def official_mean(matrix: Tensor) -> float:

@@ -145,3 +145,13 @@ def test_what_cannot_be_written_is_said_before_the_work(tmp_path):
     labelled = Cloud.from_arrays(np.zeros((2, 3)), classification=np.array([2, 2]))
     with pytest.raises(InputError, match=r"a\.jpg: the picture is a PNG"):
         write_preview(labelled, tmp_path / "a.jpg")
+
+
+def test_the_old_names_of_extra_fields_still_work_and_say_the_new_one(tmp_path, capsys):
+    cloud = make_las(tmp_path / "a.las")
+    model = str(tiny_model_file(tmp_path / "m.safetensors"))
+    common = ["pointcloud", "segment", str(cloud), "--model", model]
+    assert run([*common, "-o", str(tmp_path / "b.las"), "--entropy", "--confidence"]) == 0
+    assert "--confidence is now --extra confidence" in capsys.readouterr().err
+    assert run([*common, "-o", str(tmp_path / "c.las"), "--extra", "confidence", "entropy"]) == 0
+    assert (tmp_path / "b.las").read_bytes() == (tmp_path / "c.las").read_bytes()
