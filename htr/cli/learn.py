@@ -109,6 +109,10 @@ def import_model(
             "nowhere, its training labels sorted give them."
         ),
     ],
+    heads: Annotated[
+        int | None,
+        Parameter(help="Number of attention heads; the weights do not tell. 6, as published, if not given."),
+    ] = None,
     licence: Annotated[str, Parameter(help="Licence of the weights, for the card.")] = "unknown",
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -121,5 +125,5 @@ def import_model(
     if not charset.is_file():
         raise MissingFileError(f"{charset}: there is no such file with the characters")
     characters = charset.read_text(encoding="utf-8").rstrip("\r\n").removeprefix("\ufeff")
-    import_htr_vt(checkpoint, output, Charset(characters), licence=licence, overwrite=overwrite)
+    import_htr_vt(checkpoint, output, Charset(characters), heads=heads, licence=licence, overwrite=overwrite)
     print(output)

@@ -204,7 +204,7 @@ class LineRecogniser(nn.Module):
         token = torch.arange(length, device=x.device)
         across = max(1, length // 16)
         grid = torch.stack([token % across, token // across], dim=1)
-        x = x + published_position(grid, self.config.dim).to(x.dtype)
+        x = x + published_position(grid.double(), self.config.dim).to(x.dtype)
         whole = Slots.one_a_row(torch.full_like(slots.width[: len(images)], length * STRIDE))
         logits = self.head(self._mix(x, whole, Segments.dense(len(images), length)))
         logits = functional.layer_norm(logits, logits.shape[1:], eps=1e-5)

@@ -3,9 +3,8 @@
 Source: names and shapes of https://github.com/YutingLi0606/HTR-VT; no code of it is used.
 """
 
-import pickle
+import logging
 import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,15 +12,19 @@ import torch
 from torch import Tensor
 
 from geomix.checkpoint import Card, Source, save_model
-from geomix.errors import CheckpointError, FormatError, MissingFileError
+from geomix.errors import CheckpointError
+from geomix.published import load_weights, read_weights
 from htr.charset import Charset
 from htr.model.network import LineRecogniser, ModelConfig, StemConfig, published_position
 
-HEADS = 6
-"""Attention heads of all published HTR-VT models; a checkpoint does not tell."""
+log = logging.getLogger(__name__)
 
-_CONTAINERS = ("state_dict_ema", "model_ema", "ema", "model", "state_dict")
+HEADS = 6
+"""Attention heads of all published HTR-VT models."""
+
+_TABLES = ("state_dict_ema", "model_ema", "ema", "model", "state_dict")
 _SKIPPED = ("mask_token", "pos_embed")
+"""What only the training reads, and what is computed here and checked by `_check_position`."""
 _RULES = (
     (r"^patch_embed\.conv1\.", "stem.enter.conv."),
     (r"^patch_embed\.bn1\.", "stem.enter.norm."),
@@ -44,6 +47,7 @@ def import_htr_vt(
     charset: Charset,
     *,
     name: str | None = None,
+    heads: int | None = None,
     licence: str = "unknown",
     overwrite: bool = False,
 ) -> LineRecogniser:
@@ -55,28 +59,22 @@ def import_htr_vt(
         charset: its characters in the order of its classes. The checkpoint does not hold them: HTR-VT
             collects them from its training labels.
         name: of the model; that of `output` if not given.
+        heads: number of attention heads. The weights do not tell; None takes 6, as published, with a warning.
         licence: of the weights, for the card.
         overwrite: whether an existing file is replaced.
 
     Raises:
         MissingFileError: if the checkpoint is not there.
-        FormatError: if it is not a PyTorch file of tensors.
-        CheckpointError: if it is not an HTR-VT, or the charset has another number of characters.
+        CheckpointError: if it is no PyTorch file of tensors, or no HTR-VT, or the charset has another number
+            of characters.
     """
-    weights = _read(Path(path))
-    config = _config(weights, str(path))
+    model = load_htr_vt(Path(path), heads)
+    config = model.config
     if config.classes != len(charset):
         raise CheckpointError(
             f"{path}: has {config.classes} classes, so {config.classes - 1} characters and the blank; "
             f"the charset has {len(charset) - 1} characters"
         )
-    model = LineRecogniser(config)
-    renamed = {_rename(key, str(path)): value for key, value in weights.items() if key not in _SKIPPED}
-    try:
-        model.load_state_dict(renamed)
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise CheckpointError(f"{path}: is not an HTR-VT that geomix knows: {reason}") from None
     card = Card(
         domain="htr",
         name=name or Path(output).stem,
@@ -90,32 +88,28 @@ def import_htr_vt(
     return model.eval()
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise MissingFileError(f"{path}: there is no such checkpoint")
-    try:
-        with warnings.catch_warnings():
-            # A pickle that the safe reader only half knows: it then reads it or says why not.
-            warnings.filterwarnings("ignore", "Detected pickle protocol")
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise FormatError(f"{path}: is no PyTorch file of tensors alone: {reason}") from None
-    for key in _CONTAINERS:
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            content = content[key]
-            break
-    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise CheckpointError(f"{path}: holds no state dict of tensors")
-    return {str(key).removeprefix("module."): value for key, value in content.items()}
+def load_htr_vt(path: Path, heads: int | None = None) -> LineRecogniser:
+    """Build the network of a checkpoint with its weights; arguments and errors as for `import_htr_vt`."""
+    weights = read_weights(path, _TABLES)
+    model = LineRecogniser(_config(weights, str(path), heads))
+    used = {key: value for key, value in weights.items() if key not in _SKIPPED}
+    load_weights(model, used, _rename, path, "an HTR-VT")
+    return model
 
 
-def _config(weights: Mapping[str, Tensor], path: str) -> ModelConfig:
+def _config(weights: Mapping[str, Tensor], path: str, heads: int | None) -> ModelConfig:
     try:
         classes, dim = weights["head.weight"].shape
         hidden = weights["blocks.0.mlp.fc1.weight"].shape[0]
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, IndexError):
         raise CheckpointError(f"{path}: is not an HTR-VT: it has no head or no blocks") from None
+    if heads is None:
+        heads = HEADS
+        log.warning("%s does not tell the attention heads; %d, as published, are taken", path, heads)
+    if dim % 4 or heads < 1 or dim % heads:
+        raise CheckpointError(
+            f"{path}: is not an HTR-VT: its {dim} channels do not divide into {heads} heads"
+        )
     depth = len({key.split(".")[1] for key in weights if key.startswith("blocks.")})
     _check_position(weights.get("pos_embed"), dim, path)
     return ModelConfig(
@@ -124,7 +118,7 @@ def _config(weights: Mapping[str, Tensor], path: str) -> ModelConfig:
         stem=StemConfig(kind="resnet"),
         dim=dim,
         depth=depth,
-        mixer={"name": "attention", "heads": HEADS, "qkv_bias": True},
+        mixer={"name": "attention", "heads": heads, "qkv_bias": True},
         mlp_ratio=hidden / dim,
         norm_eps=1e-6,
         norms="published",
@@ -135,6 +129,8 @@ def _check_position(table: Tensor | None, dim: int, path: str) -> None:
     """Refuse a checkpoint whose fixed position table is another than the one that is computed here."""
     if table is None:
         return
+    if table.ndim != 3:
+        raise CheckpointError(f"{path}: its position table has shape {list(table.shape)}, not [1, N, {dim}]")
     token = torch.arange(table.shape[1])
     across = max(1, table.shape[1] // 16)
     ours = published_position(torch.stack([token % across, token // across], dim=1), dim)
@@ -142,10 +138,11 @@ def _check_position(table: Tensor | None, dim: int, path: str) -> None:
         raise CheckpointError(f"{path}: its position table is not that of the published HTR-VT")
 
 
-def _rename(key: str, path: str) -> str:
+def _rename(key: str, value: Tensor) -> tuple[str, Tensor] | None:
+    """Our name of a published tensor; None for an unknown one."""
     for pattern, ours in _RULES:
         renamed, count = re.subn(pattern, ours, key)
         if count:
             # Stages count from 1 there and from 0 here.
-            return re.sub(r"stages\.(\d)", lambda found: f"stages.{int(found[1]) - 1}", renamed)
-    raise CheckpointError(f"{path}: holds {key!r}, which an HTR-VT does not have")
+            return re.sub(r"stages\.(\d)", lambda found: f"stages.{int(found[1]) - 1}", renamed), value
+    return None

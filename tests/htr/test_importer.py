@@ -4,9 +4,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from geomix.checkpoint import load_model
-from geomix.errors import CheckpointError, FormatError, MissingFileError
+from geomix.errors import CheckpointError, MissingFileError
 from htr.charset import Charset
-from htr.model.published import import_htr_vt
+from htr.model.published import import_htr_vt, load_htr_vt
 
 DIM, CLASSES = 24, 7
 CHARSET = Charset("abcdef")
@@ -55,9 +55,9 @@ class Published(nn.Module):
         self.head = nn.Linear(DIM, CLASSES)
 
     @staticmethod
-    def position(rows, columns):
+    def position(rows, columns, dtype=torch.float32):
         def code(place):
-            angle = place[:, None] / 10_000 ** (torch.arange(DIM // 4) / (DIM // 4))
+            angle = place[:, None].to(dtype) / 10_000 ** (torch.arange(DIM // 4, dtype=dtype) / (DIM // 4))
             return torch.cat([angle.sin(), angle.cos()], 1)
 
         row, column = torch.arange(rows * columns) // columns, torch.arange(rows * columns) % columns
@@ -90,7 +90,7 @@ def published():
 
 
 @pytest.mark.parametrize("wrap", ["bare", "model", "state_dict_ema", "module."])
-def test_an_imported_checkpoint_gives_the_published_logits(published, tmp_path, wrap):
+def test_a_checkpoint_becomes_a_model_file(published, tmp_path, wrap):
     state = published.state_dict()
     content = {"bare": state, "module.": {f"module.{key}": value for key, value in state.items()}}.get(
         wrap, {wrap: state, "iteration": 3}
@@ -99,11 +99,29 @@ def test_an_imported_checkpoint_gives_the_published_logits(published, tmp_path, 
     import_htr_vt(tmp_path / "best.pth", tmp_path / "vt.safetensors", CHARSET)
     model = load_model(tmp_path / "vt.safetensors")
     assert model.card.charset == CHARSET.characters
-    images = torch.rand(2, 64, 512)
+    assert model.state_dict().keys() == load_htr_vt(tmp_path / "best.pth").state_dict().keys()
+
+
+def test_an_imported_checkpoint_gives_the_published_logits(published, tmp_path):
+    torch.save(published.state_dict(), tmp_path / "best.pth")
+    images = torch.rand(2, 64, 512, dtype=torch.float64)
+    # The table is computed in fp32 when it is checked: here it is the exact one in float64.
+    published.double().pos_embed.data = Published.position(16, 8, torch.float64)[None]
+    ours = load_htr_vt(tmp_path / "best.pth", 6).double().eval()
     with torch.no_grad():
-        ours = model(1 - images, torch.tensor([512, 512]))
         theirs = published(images[:, None])
-    assert (ours - theirs).abs().max() < 1e-4
+        torch.testing.assert_close(ours(1 - images, torch.tensor([512, 512])), theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_another_number_of_heads_is_another_network_and_a_guess_is_a_warning(published, tmp_path, caplog):
+    torch.save(published.state_dict(), tmp_path / "best.pth")
+    images, widths = torch.rand(1, 64, 512), torch.tensor([512])
+    with torch.no_grad():
+        four = load_htr_vt(tmp_path / "best.pth", 4).eval()(images, widths)
+        assert not caplog.text
+        guess = load_htr_vt(tmp_path / "best.pth").eval()(images, widths)
+    assert "6, as published, are taken" in caplog.text
+    assert (four - guess).abs().max() > 1e-4
 
 
 def test_what_is_not_an_htr_vt_is_refused(published, tmp_path):
@@ -119,10 +137,13 @@ def test_what_is_not_an_htr_vt_is_refused(published, tmp_path):
     refuse(state, CheckpointError, "7 classes, so 6 characters", Charset("abc"))
     refuse(state | {"decoder.weight": torch.zeros(1)}, CheckpointError, "decoder.weight")
     refuse(state | {"pos_embed": torch.zeros(1, 128, DIM)}, CheckpointError, "position table")
+    refuse(state | {"pos_embed": torch.zeros(3)}, CheckpointError, "position table has shape")
+    refuse(state | {"norm.bias": torch.zeros(3)}, CheckpointError, r"'norm.bias' has shape \[3\], not \[24\]")
+    refuse({k: v for k, v in state.items() if k != "norm.bias"}, CheckpointError, "fills 'norm.bias'")
     refuse({"weights": [1, 2]}, CheckpointError, "no state dict")
     refuse({"x": torch.zeros(1)}, CheckpointError, "no head")
     file.write_bytes(b"\x80\x04nonsense")
-    with pytest.raises(FormatError, match="no PyTorch file"):
+    with pytest.raises(CheckpointError, match="no PyTorch file"):
         import_htr_vt(file, output, CHARSET)
     with pytest.raises(MissingFileError):
         import_htr_vt(tmp_path / "absent.pth", output, CHARSET)
@@ -135,6 +156,6 @@ class Bad:
 
 def test_case_33_a_checkpoint_that_would_run_code_is_refused(tmp_path, capsys):
     torch.save({"model": Bad()}, tmp_path / "evil.pth")
-    with pytest.raises(FormatError, match="tensors alone"):
+    with pytest.raises(CheckpointError, match="tensors alone"):
         import_htr_vt(tmp_path / "evil.pth", tmp_path / "x.safetensors", CHARSET)
     assert capsys.readouterr().out == ""
