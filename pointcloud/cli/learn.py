@@ -1,7 +1,7 @@
 """The verbs that train, judge and import models."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -74,6 +74,17 @@ def import_published(
         str | None,
         Parameter(help="Configuration whose inputs and classes the weights were trained for, if not known."),
     ] = None,
+    color: Annotated[
+        Literal["unit", "signed"] | None,
+        Parameter(help="Colours from 0 to 1 (unit), or from -1 to 1 as in Pointcept up to 1.5.2 (signed)."),
+    ] = None,
+    patch_size: Annotated[
+        int | None,
+        Parameter(help="Voxels per window; the weights do not tell. 1024 if not given."),
+    ] = None,
+    head_dim: Annotated[
+        int | None, Parameter(help="Channels per attention head; the weights do not tell. 16 if not given.")
+    ] = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -87,6 +98,9 @@ def import_published(
     model, card = import_checkpoint(
         file,
         published=not even_windows,
+        patch_size=patch_size,
+        head_dim=head_dim,
+        color=color,
         inputs=experiment.inputs.model_dump(mode="json") if experiment else None,
         classes=experiment.classes if experiment else None,
     )

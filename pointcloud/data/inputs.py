@@ -45,6 +45,9 @@ class Inputs(Config):
     intensity: Literal["scan", "file"] = "scan"
     """`scan` divides by the 95th percentile of the cloud, because scanners differ; `file` takes it as is."""
 
+    color: Literal["unit", "signed"] = "unit"
+    """Scale of colours: `unit` from 0 to 1; `signed` from -1 to 1, as in Pointcept up to 1.5.2."""
+
     @model_validator(mode="after")
     def _known(self) -> "Inputs":
         for name in (*self.features, *self.optional):
@@ -141,6 +144,11 @@ def _column(name: str) -> Callable[[Cloud, Array, Inputs], Array]:
     return column
 
 
+def _color(cloud: Cloud, local: Array, inputs: Inputs) -> Array:
+    values = _column("color")(cloud, local, inputs)
+    return values * 2 - 1 if inputs.color == "signed" else values
+
+
 _GROUPS: dict[str, _Group] = {
     "coord": _Group(3, _coord),
     "sensor": _Group(3, _sensor),
@@ -150,7 +158,7 @@ _GROUPS: dict[str, _Group] = {
     "shape": _Group(5, _shape),
     "intensity": _Group(1, _intensity, ("intensity",)),
     "returns": _Group(3, _returns, ("return_number", "number_of_returns")),
-    "color": _Group(3, _column("color"), ("color",)),
+    "color": _Group(3, _color, ("color",)),
     "nir": _Group(1, _column("nir"), ("nir",)),
     "normal": _Group(3, _column("normal"), ("normal",)),
 }

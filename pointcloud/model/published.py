@@ -1,18 +1,24 @@
 """Published PTv3 checkpoints, so that the same weights give the same scores here."""
 
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from geomix.checkpoint import Card, ClassInfo, Source
-from geomix.errors import CheckpointError, MissingFileError
+from geomix.errors import CheckpointError, ConfigError
+from geomix.published import load_weights, read_weights
 from pointcloud.data.labels import SCANNET, SEMANTICKITTI
 from pointcloud.model.config import ModelConfig
 from pointcloud.model.network import PPoMv3
+
+log = logging.getLogger(__name__)
+
+PATCH_SIZE, HEAD_DIM = 1024, 16
+"""Voxels of a window and channels of an attention head of all published PTv3; the weights do not tell."""
 
 # Names of the published code (backbone of Pointcept's segmentor) and ours, applied in turn.
 _NAMES = (
@@ -39,6 +45,8 @@ _NAMES = (
     (r"^seg_head\.", "head."),
 )
 
+_ADAPTIVE = re.compile(r"modulation|norm\d?\.0\.norm\.|norm\.norm\.")
+
 _DATASETS: dict[tuple[int, int], tuple[str, list[dict[str, Any]], dict[str, Any], str]] = {
     (6, 20): (
         "ScanNet v2", SCANNET, {"voxel": 0.02, "features": ["color", "normal"]}, "ScanNet terms of use",
@@ -61,8 +69,9 @@ def import_checkpoint(
     path: str | Path,
     *,
     published: bool = True,
-    patch_size: int = 1024,
-    head_dim: int = 16,
+    patch_size: int | None = None,
+    head_dim: int | None = None,
+    color: Literal["unit", "signed"] | None = None,
     inputs: Mapping[str, Any] | None = None,
     classes: tuple[ClassInfo, ...] | None = None,
 ) -> tuple[PPoMv3, Card]:
@@ -72,8 +81,10 @@ def import_checkpoint(
         path: a .pth file; only tensors are unpickled.
         published: window as the published code does, so that the scores are the same; otherwise even windows
             without borrowed points.
-        patch_size: voxels of a window; the weights do not tell.
-        head_dim: channels of an attention head; the weights do not tell.
+        patch_size: voxels of a window. The weights do not tell; None takes 1,024 with a warning.
+        head_dim: channels of an attention head. The weights do not tell; None takes 16 with a warning.
+        color: scale of the colours of ScanNet: "unit" from 0 to 1, "signed" from -1 to 1 as in Pointcept up
+            to 1.5.2. The weights do not tell; None takes "unit" with a warning.
         inputs: the preprocessing; None: that of ScanNet (6 features, 20 classes) or SemanticKITTI (4, 19).
         classes: names and ids of the outputs; None: those of the same data sets.
 
@@ -84,11 +95,17 @@ def import_checkpoint(
         MissingFileError: if the file is not there.
         CheckpointError: if it holds something else, or its preprocessing must be given.
     """
-    weights = _read(Path(path))
-    sizes = _sizes(weights, Path(path))
-    config = ModelConfig(
-        **sizes, mixer={"name": "attention"}, patch_size=patch_size, head_dim=head_dim, published=published
-    )
+    path = Path(path)
+    weights = read_weights(path)
+    guessed = patch_size is None or head_dim is None
+    config = _config(weights, path, patch_size or PATCH_SIZE, head_dim or HEAD_DIM, published)
+    if guessed:
+        log.warning(
+            "%s does not tell windows and heads; %d voxels and %d channels are taken",
+            path,
+            config.patch_size,
+            config.head_dim,
+        )
     known = _DATASETS.get((config.in_channels, config.classes))
     if known is None and (inputs is None or classes is None):
         raise CheckpointError(
@@ -96,46 +113,64 @@ def import_checkpoint(
             "ScanNet nor SemanticKITTI; give its inputs and classes"
         )
     name, table, preprocessing, licence = known or ("unknown", [], {}, "unknown")
+    if inputs is None and "color" in preprocessing["features"]:
+        if color is None:
+            log.warning(
+                "%s does not tell the scale of its colours; 0 to 1 is taken. For weights of Pointcept up to "
+                "1.5.2 give color signed, -1 to 1",
+                path,
+            )
+        preprocessing = preprocessing | {"color": color or "unit"}
     model = PPoMv3(config)
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise CheckpointError(f"{path}: is no plain PTv3: {str(error).splitlines()[1].strip()}") from None
+    load_weights(model, weights, _renamed, path, "a plain PTv3")
     card = Card(
         domain="pointcloud",
-        name=Path(path).stem,
+        name=path.stem,
         model=config.model_dump(mode="json"),
         classes=classes or tuple(ClassInfo(**one) for one in table),
         inputs=dict(inputs or preprocessing),
-        data=(Source(source=f"{name}, imported from {Path(path).name}", licence=licence),),
+        data=(Source(source=f"{name}, imported from {path.name}", licence=licence),),
     )
     return model.eval(), card
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise MissingFileError(f"{path}: there is no such file")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # noqa: BLE001 - whatever a damaged or hostile pickle raises
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointError(f"{path}: cannot be read as weights alone: {reason}") from None
-    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-        content = content["state_dict"]
-    if not isinstance(content, dict) or not all(isinstance(one, Tensor) for one in content.values()):
-        raise CheckpointError(f"{path}: holds no state_dict of tensors")
-    weights = {our_name(name): value for name, value in content.items()}
-    for name, value in weights.items():
-        # spconv 1 stored [k, k, k, in, out], spconv 2 stores [out, k, k, k, in].
-        if value.ndim == 5 and value.shape[0] == value.shape[1] == value.shape[2] != value.shape[3]:
-            weights[name] = value.permute(4, 0, 1, 2, 3).contiguous()
-    return weights
+def _renamed(name: str, value: Tensor) -> tuple[str, Tensor]:
+    """Our name and form of a published tensor."""
+    # spconv 1 stored [k, k, k, in, out], spconv 2 stores [out, k, k, k, in].
+    if value.ndim == 5 and value.shape[0] == value.shape[1] == value.shape[2] != value.shape[3]:
+        value = value.permute(4, 0, 1, 2, 3).contiguous()
+    return our_name(name), value
 
 
-def _sizes(weights: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
-    """Depths and channels, from names and shapes."""
+def _config(
+    published_weights: Mapping[str, Tensor], path: Path, patch_size: int, head_dim: int, published: bool
+) -> ModelConfig:
+    """The architecture, from names and shapes."""
+    weights = dict(_renamed(name, value) for name, value in published_weights.items())
+    adaptive = [name for name in published_weights if _ADAPTIVE.search(name)]
+    if adaptive:
+        raise CheckpointError(
+            f"{path}: is not a plain PTv3: {adaptive[0]!r} is of a norm that depends on the data set (PDNorm)"
+        )
     if "stem.weight" not in weights or "head.weight" not in weights:
         raise CheckpointError(f"{path}: is no PTv3 segmentor: embedding.stem.conv or seg_head is missing")
+    if not any(name.startswith("decoder.") for name in weights):
+        raise CheckpointError(f"{path}: is no PTv3 segmentor: it has no decoder (cls_mode)")
+    try:
+        return ModelConfig(
+            **_sizes(weights),
+            mixer={"name": "attention"},
+            patch_size=patch_size,
+            head_dim=head_dim,
+            published=published,
+        )
+    except (ConfigError, ValueError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(f"{path}: is not a PTv3 that geomix knows: {reason}") from None
+
+
+def _sizes(weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Depths and channels, from names and shapes."""
     stem = weights["stem.weight"]
 
     def blocks(part: str) -> list[list[int]]:

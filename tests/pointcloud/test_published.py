@@ -1,8 +1,9 @@
 """Published PTv3 weights: their names, and the scores of a slow second writing of the published code."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,8 +11,10 @@ from torch.nn import functional
 
 from geomix.checkpoint import ClassInfo, load_model, save_model
 from geomix.errors import CheckpointError
+from pointcloud.cloud import Cloud
+from pointcloud.data.inputs import features
+from pointcloud.model import PPoMv3
 from pointcloud.model.published import import_checkpoint, our_name
-from pointcloud.serialization import encode
 
 ORDERS = ("z", "z-trans", "hilbert", "hilbert-trans")
 CHANNELS, DECODER = (16, 32, 32), (16, 32)
@@ -68,11 +71,37 @@ def published_weights() -> dict[str, Tensor]:
     return weights
 
 
+def code(voxel: list[int], curve: str, bits: int) -> int:
+    """The place of a voxel on a curve: Morton's, or Hilbert's by Skilling's algorithm (AIP 707, 2004)."""
+    x = [voxel[axis] for axis in ((1, 0, 2) if curve.endswith("trans") else (0, 1, 2))]
+    if curve.startswith("hilbert"):
+        for bit in reversed(range(1, bits)):
+            low = (1 << bit) - 1
+            for axis in range(3):
+                if x[axis] >> bit & 1:
+                    x[0] ^= low
+                else:
+                    swapped = (x[0] ^ x[axis]) & low
+                    x[0], x[axis] = x[0] ^ swapped, x[axis] ^ swapped
+        x[1] ^= x[0]
+        x[2] ^= x[1]
+        turned = 0
+        for bit in range(1, bits):
+            turned ^= (1 << bit) - 1 if x[2] >> bit & 1 else 0
+        x = [one ^ turned for one in x]
+    key = 0
+    for bit in reversed(range(bits)):
+        for one in x:
+            key = key << 1 | (one >> bit & 1)
+    return key
+
+
 class Reference:
     """The published forward pass with its shuffling off, one voxel or window at a time, for one cloud."""
 
     def __init__(self, weights: dict[str, Tensor], patch: int) -> None:
-        self.w = {name.removeprefix("module.").removeprefix("backbone."): v for name, v in weights.items()}
+        names = (name.removeprefix("module.").removeprefix("backbone.") for name in weights)
+        self.w = {name: v.double() for name, v in zip(names, weights.values(), strict=True)}
         self.patch = patch
 
     def linear(self, x: Tensor, name: str) -> Tensor:
@@ -92,7 +121,7 @@ class Reference:
         place = {tuple(voxel): i for i, voxel in enumerate(grid.tolist())}
         rows = []
         for i, (cx, cy, cz) in enumerate(grid.tolist()):
-            total = torch.zeros(len(weight))
+            total = x.new_zeros(len(weight))
             for step in torch.cartesian_prod(*[torch.arange(-radius, radius + 1)] * 3).tolist():
                 j = place.get((cx + step[0], cy + step[1], cz + step[2]))
                 if j is not None:
@@ -124,7 +153,7 @@ class Reference:
 
     def __call__(self, grid: Tensor, feat: Tensor) -> Tensor:
         depth = int(grid.max()).bit_length()
-        codes = [encode(grid, order, depth) for order in ORDERS]
+        codes = [torch.tensor([code(one, curve, depth) for one in grid.tolist()]) for curve in ORDERS]
         x = functional.gelu(
             self.batch_norm(self.conv(feat, grid, "embedding.stem.conv"), "embedding.stem.norm")
         )
@@ -162,29 +191,51 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def scene(count: int) -> tuple[Tensor, Tensor]:
     cells = torch.randperm(12 * 12 * 3, generator=torch.Generator().manual_seed(1))[:count]
-    return torch.stack([cells // 36, cells // 3 % 12, cells % 3], dim=1), torch.randn(count, 3)
+    grid = torch.stack([cells // 36, cells // 3 % 12, cells % 3], dim=1)
+    return grid, torch.randn(count, 3, dtype=torch.float64)
+
+
+def imported(checkpoint: Path, **options: Any) -> PPoMv3:
+    """The network in float64: its weights are numbers that fp32 holds."""
+    given = {"patch_size": 32, "head_dim": 16, "inputs": INPUTS, "classes": CLASSES} | options
+    return import_checkpoint(checkpoint, **given)[0].double()
 
 
 @pytest.mark.parametrize("count", [20, 90])
 def test_the_same_weights_give_the_published_scores(checkpoint: Path, count: int) -> None:
-    model, _ = import_checkpoint(checkpoint, patch_size=32, inputs=INPUTS, classes=CLASSES)
     grid, feat = scene(count)
     with torch.no_grad():
         expected = Reference(published_weights(), patch=32)(grid, feat)
-        torch.testing.assert_close(model(grid, feat), expected, rtol=1e-4, atol=1e-4)
-        ours, _ = import_checkpoint(
-            checkpoint, published=False, patch_size=32, inputs=INPUTS, classes=CLASSES
-        )
+        torch.testing.assert_close(imported(checkpoint)(grid, feat), expected, rtol=1e-12, atol=1e-12)
+        ours = imported(checkpoint, published=False)
         assert (ours(grid, feat) - expected).abs().max() > 1e-3
 
 
+def test_what_the_weights_do_not_tell_is_given_or_a_warning(
+    checkpoint: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    imported(checkpoint)
+    assert not caplog.text
+    import_checkpoint(checkpoint, inputs=INPUTS, classes=CLASSES)
+    assert "1024 voxels and 16 channels are taken" in caplog.text
+
+
+@pytest.mark.parametrize("color", ["unit", "signed"])
+def test_colours_of_early_weights_go_from_minus_one_to_one(color: Literal["unit", "signed"]) -> None:
+    """Pointcept up to 1.5.2 gave color / 127.5 - 1, later versions color / 255."""
+    cloud = Cloud(np.zeros((3, 3)), {"color": np.array([[0, 51, 255]] * 3) / 255})
+    found = features(cloud, {"voxel": 0.1, "features": ["color"], "color": color})
+    expected = [0, 0.2, 1] if color == "unit" else [-1, 51 / 127.5 - 1, 1]
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-7)
+
+
 def test_an_imported_model_is_saved_and_loaded(checkpoint: Path, tmp_path: Path) -> None:
-    model, card = import_checkpoint(checkpoint, inputs=INPUTS, classes=CLASSES)
+    model, card = import_checkpoint(checkpoint, patch_size=1024, head_dim=16, inputs=INPUTS, classes=CLASSES)
     save_model(model, card, tmp_path / "ptv3.safetensors")
     loaded = load_model(tmp_path / "ptv3.safetensors", domain="pointcloud")
     grid, feat = scene(50)
     with torch.no_grad():
-        assert torch.equal(loaded(grid, feat), model(grid, feat))
+        assert torch.equal(loaded(grid, feat.float()), model(grid, feat.float()))
 
 
 def test_kernels_of_spconv_1_are_turned_round(checkpoint: Path) -> None:
@@ -209,8 +260,8 @@ def test_unknown_data_sets_need_inputs_and_classes(checkpoint: Path) -> None:
     ("content", "message"),
     [
         ({"a": torch.zeros(1)}, "no PTv3"),
-        ([1, 2], "no state_dict"),
-        ({"state_dict": {"x": 1}}, "no state_dict"),
+        ([1, 2], "no state dict"),
+        ({"state_dict": {"x": 1}}, "no state dict"),
     ],
     ids=str,
 )
@@ -222,16 +273,42 @@ def test_other_files_are_refused(tmp_path: Path, content: Any, message: str) -> 
 
 def test_nothing_but_tensors_is_unpickled(tmp_path: Path) -> None:
     torch.save({"state_dict": Path("/")}, tmp_path / "hostile.pth")
-    with pytest.raises(CheckpointError, match="weights alone"):
+    with pytest.raises(CheckpointError, match="tensors alone"):
         import_checkpoint(tmp_path / "hostile.pth")
     (tmp_path / "text.pth").write_text("not a checkpoint")
-    with pytest.raises(CheckpointError, match="weights alone"):
+    with pytest.raises(CheckpointError, match="tensors alone"):
         import_checkpoint(tmp_path / "text.pth")
 
 
-def test_a_plain_ptv3_with_other_parts_is_refused(checkpoint: Path) -> None:
-    weights = published_weights()
-    weights["module.backbone.enc.enc0.block0.norm1.0.norm.1.weight"] = torch.zeros(16)
-    torch.save(weights, checkpoint)
-    with pytest.raises(CheckpointError, match="no plain PTv3"):
-        import_checkpoint(checkpoint, inputs=INPUTS, classes=CLASSES)
+ROOT = "module.backbone."
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({ROOT + "enc.enc0.block0.norm1.0.norm.1.weight": torch.zeros(16)}, "not a plain PTv3.*PDNorm"),
+        ({ROOT + "enc.enc0.block0.norm1.0.modulation.1.bias": torch.zeros(16)}, "not a plain PTv3.*PDNorm"),
+        ({ROOT + "enc.enc0.block0.attn.rpe.rpe_table": torch.zeros(9, 1)}, "rpe_table', which has no place"),
+        (
+            {ROOT + "enc.enc0.block0.attn.qkv.weight": torch.zeros(3)},
+            r"weight' has shape \[3\], not \[48",
+        ),
+        ({ROOT + "enc.enc0.block0.attn.qkv.bias": None}, "fills 'encoder.0.blocks.0.mixer.qkv.bias'"),
+        ({"module.seg_head.weight": None}, "seg_head is missing"),
+        ({ROOT + "embedding.stem.conv.weight": torch.zeros(3)}, "not a PTv3 that geomix knows"),
+    ],
+    ids=["norm of a set", "modulation", "relative positions", "shape", "missing", "head", "stem"],
+)
+def test_every_tensor_of_a_file_is_used_or_refused_by_name(
+    checkpoint: Path, changes: dict[str, Tensor | None], message: str
+) -> None:
+    weights = published_weights() | changes
+    torch.save({name: value for name, value in weights.items() if value is not None}, checkpoint)
+    with pytest.raises(CheckpointError, match=message):
+        imported(checkpoint)
+
+
+def test_a_network_for_classification_is_refused(checkpoint: Path) -> None:
+    torch.save({n: v for n, v in published_weights().items() if ".dec." not in n}, checkpoint)
+    with pytest.raises(CheckpointError, match="no decoder \\(cls_mode\\)"):
+        imported(checkpoint)
