@@ -134,7 +134,7 @@ def test_evaluate_hands_everything_on(tmp_path, capsys, monkeypatch):
 def test_import_refuses_what_is_no_checkpoint(tmp_path, capsys):
     (tmp_path / "a.pth").write_bytes(np.arange(9).tobytes())
     assert run(["pointcloud", "import", str(tmp_path / "a.pth")]) == 1
-    assert "cannot be read as weights alone" in capsys.readouterr().err
+    assert "is no PyTorch file of tensors alone" in capsys.readouterr().err
 
 
 def test_what_cannot_be_written_is_said_before_the_work(tmp_path):
