@@ -56,7 +56,7 @@ class OwnFlags:
     """Images to train `fields` on: files, folders or quoted patterns."""
     labels: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = ()
     """Polygons, points or a label raster; several belong to as many --images, in order."""
-    learner: Literal["auto", "forest", "trees", "blend"] | None = None
+    learner: Literal["auto", "forest", "trees", "base", "blend"] | None = None
     """What learns; auto takes what cross-validation says is best."""
     folds: int | None = None
     """Folds of the cross-validation."""

@@ -6,8 +6,11 @@ band where the embedding tells the course of the year.
 Source: Tseng et al., arXiv 2304.14065, section 4 (frozen features and a linear model).
 """
 
+from datetime import date
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -15,6 +18,7 @@ from geomix.checkpoint import load_model
 from geomix.config import Config
 from geomix.errors import CheckpointError, InputError
 from geomix.learn.linear import Linear, fit_discriminant
+from sits.data.inputs import Inputs
 from sits.model.encoder import SeriesConfig, SeriesEncoder
 
 BASE = "base"
@@ -51,12 +55,12 @@ class Probe(nn.Module):
         self.encoder = (encoder or SeriesEncoder(config.encoder)).requires_grad_(False)
         self.head = Linear(config.encoder.width + config.steps, config.classes)
         places = [_place(band, config.bands) for band in config.encoder.bands]
-        self.register_buffer("chosen", torch.tensor(places), persistent=False)
-        if not any(place >= 0 for place in places):
+        if max(places) < 0:
             raise InputError(
                 f"none of the bands {', '.join(config.bands)} is known to the pretrained encoder; "
                 f"it knows {', '.join(config.encoder.bands)}"
             )
+        self.register_buffer("chosen", torch.tensor(places), persistent=False)
 
     def forward(self, values: Tensor, days: Tensor, valid: Tensor, rows: Tensor) -> Tensor:
         """The probability of each class.
@@ -70,85 +74,77 @@ class Probe(nn.Module):
         Returns:
             [N, K].
         """
-        return self.head(self.features(values, days, valid, rows))  # type: ignore[no-any-return]
+        found: Tensor = self.head(torch.cat([self.embed(values, days, valid), rows], dim=1))
+        return found
 
-    def features(self, values: Tensor, days: Tensor, valid: Tensor, rows: Tensor) -> Tensor:
-        """What the discriminant sees, [N, width + S]; arguments as in `forward`."""
+    @torch.no_grad()
+    def embed(self, values: Tensor, days: Tensor, valid: Tensor) -> Tensor:
+        """The embeddings of series, [N, width]; arguments as in `forward`."""
         size = max(1, _AT_ONCE // max(values.shape[1], 1))
         days = days.expand(values.shape[:2]) + self.config.first_day
-        parts = [
-            self._embedded(
-                values[start : start + size], days[start : start + size], valid[start : start + size]
-            )
-            for start in range(0, len(values), size)
-        ]
-        parts = parts or [rows.new_zeros(0, self.config.encoder.width)]
-        return torch.cat([torch.cat(parts), rows], dim=1)
+        found = values.new_zeros(len(values), self.config.encoder.width)
+        for start in range(0, len(values), size):
+            part = slice(start, start + size)
+            found[part] = self.encoder(*self._told(values[part], valid[part], days[part]))
+        return found
 
-    def _embedded(self, values: Tensor, days: Tensor, valid: Tensor) -> Tensor:
+    def _told(self, values: Tensor, valid: Tensor, days: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Bands in the units and the order of the encoder."""
         if self.config.mean:
             values = values * values.new_tensor(self.config.std) + values.new_tensor(self.config.mean)
         seen = valid[..., None].expand_as(values) if valid.ndim == 2 else valid
-        held = self.chosen >= 0
         chosen = self.chosen.clamp(min=0)
-        known = seen[..., chosen] & held
-        with torch.no_grad():
-            found: Tensor = self.encoder(values[..., chosen], days, known)
-        return found
+        return values[..., chosen], days, seen[..., chosen] & (self.chosen >= 0)
+
+    def fitted(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> "Probe":
+        """A probe with the same encoder, fitted to labels; exact, so there is no seed.
+
+        Args:
+            rows: embeddings, and behind them the values of the steps, [N, width + S]; NaN where unknown.
+            labels: class numbers from 0, [N].
+
+        Raises:
+            InputError: if the labels hold fewer than two classes.
+        """
+        found = Probe(self.config, self.encoder)
+        found.head = fit_discriminant(rows, labels, self.config.classes)
+        return found.eval()
 
 
-def fit_probe(
-    values: Tensor,
-    days: Tensor,
-    valid: Tensor,
-    rows: Tensor,
-    labels: Tensor,
-    classes: int,
-    *,
-    bands: tuple[str, ...],
-    mean: tuple[float, ...] = (),
-    std: tuple[float, ...] = (),
-    first_day: int = 0,
-    base: str = BASE,
-) -> Probe:
-    """Fit a probe on labelled series.
+def new_probe(inputs: Inputs, steps: int, classes: int, base: str = BASE) -> Probe:
+    """A probe on the pretrained encoder that knows no classes yet.
 
     Args:
-        values: bands as the model will be fed, [N, T, C].
-        days: days since the season began, [T] or [N, T].
-        valid: which dates or values were seen, [N, T] or [N, T, C].
-        rows: values of the steps, [N, S]; NaN where unknown.
-        labels: class numbers from 0, [N].
-        classes: how many classes there are, also where some have no sample.
-        bands: names of the bands.
-        mean: by which the bands were centred; empty if they come as they are.
-        std: by which they were divided.
-        first_day: day of the year on which day 0 lies.
+        inputs: what the series will be fed as.
+        steps: numbers that tell the values of the steps.
+        classes: how many classes there are.
         base: the pretrained encoder: a bundled name or a .safetensors file.
-
-    Returns:
-        The probe; fitting is exact, so there is no seed.
 
     Raises:
         CheckpointError: if `base` is no series encoder.
-        InputError: if no band is known to the encoder, or the labels hold fewer than two classes.
+        InputError: if no band is known to the encoder.
     """
     encoder = load_model(base, domain="sits")
     if not isinstance(encoder, SeriesEncoder):
         raise CheckpointError(f"{base}: is no pretrained series encoder; use {BASE!r}")
     config = ProbeConfig(
         encoder=encoder.config,
-        bands=bands,
-        mean=mean,
-        std=std,
-        first_day=first_day,
-        steps=rows.shape[1],
+        bands=inputs.bands,
+        mean=inputs.mean,
+        std=inputs.std,
+        first_day=_first_day(inputs),
+        steps=steps,
         classes=classes,
     )
-    probe = Probe(config, encoder).eval()
-    seen = probe.features(values, days, valid, rows)
-    probe.head = fit_discriminant(seen.numpy(), labels.numpy(), classes)
-    return probe
+    return Probe(config, encoder).eval()
+
+
+def _first_day(inputs: Inputs) -> int:
+    """Day of the year of day 0."""
+    if inputs.days == "year":
+        return 0
+    month, day = map(int, inputs.season_start.split("-"))
+    return date(2001, month, day).timetuple().tm_yday
 
 
 def _place(band: str, bands: tuple[str, ...]) -> int:

@@ -26,11 +26,11 @@ from geomix.report import table
 from sits.data.inputs import Inputs, days_of
 from sits.data.own import OwnData
 from sits.model.fields import FieldsConfig, FieldsModel, Steps
-from sits.task.learners import LEARNERS, Fitted, Numbers, Rows, Shares, rows_of
+from sits.task.learners import LEARNERS, Fitted, Numbers, Rows, Shares, able, probe_of, rows_of
 
 log = logging.getLogger(__name__)
 
-Choice = Literal["auto", "forest", "trees", "blend"]
+Choice = Literal["auto", "forest", "trees", "base", "blend"]
 
 _YEAR = 366
 _SURE = 0.8
@@ -88,7 +88,7 @@ def train_fields(data: OwnData, config: FieldsTraining, folder: Path, overwrite:
     inputs = _inputs(data, config)
     steps = _steps(data, inputs, config.step_days)
     rows = gather(data, inputs, steps)
-    names = [*LEARNERS] if config.learner in ("auto", "blend") else [config.learner]
+    names = able(rows) if config.learner in ("auto", "blend") else [config.learner]
     checked = cross_validate(rows, data, names, config)
     weights, table_of = choose(rows, checked, config.learner)
     chosen = {name: weight for name, weight in weights.items() if weight > 0}
@@ -114,19 +114,24 @@ def train_fields(data: OwnData, config: FieldsTraining, folder: Path, overwrite:
 def gather(data: OwnData, inputs: Inputs, steps: Steps) -> Rows:
     """The features of all labelled pixels, in the order of the shapes."""
     mean, std = (np.asarray(part, dtype=np.float32) for part in (inputs.mean, inputs.std))
-    parts = []
+    probe = probe_of(inputs, steps, len(data.classes))
+    parts, seen_by = [], []
     for one in data.sets:
-        normal = np.where(one.valid[..., None], (one.values - mean) / std, np.float32(0))
-        parts.append(rows_of(normal.astype(np.float32), one.valid, days_of(one.dates, inputs), steps))
-    found, labels, units = (
+        normal = np.where(one.valid[..., None], (one.values - mean) / std, np.float32(0)).astype(np.float32)
+        days = days_of(one.dates, inputs)
+        parts.append(rows_of(normal, one.valid, days, steps))
+        series = (torch.from_numpy(part) for part in (normal, days, one.valid))
+        seen_by.append(
+            np.zeros((len(normal), 0), np.float32) if probe is None else probe.embed(*series).numpy()
+        )
+    found, embeddings, labels, units = (
         np.concatenate(part)
-        for part in (parts, [one.labels for one in data.sets], [one.units for one in data.sets])
+        for part in (parts, seen_by, [one.labels for one in data.sets], [one.units for one in data.sets])
     )
     # Pixels that no date shows teach nothing.
     seen = np.isfinite(found).any(axis=1)
     order = np.argsort(units, kind="stable")
-    order = order[seen[order]]
-    return Rows(found[order], labels[order], units[order], len(data.classes))
+    return Rows(found, labels, units, len(data.classes), embeddings, probe).take(order[seen[order]])
 
 
 def cross_validate(

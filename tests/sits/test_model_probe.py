@@ -3,9 +3,10 @@ import torch
 
 from geomix.checkpoint import Card, load_model, save_model
 from geomix.errors import CheckpointError, InputError
+from sits.data.inputs import Inputs
 from sits.model import FieldsConfig, FieldsModel, SeriesConfig, SeriesEncoder
 from sits.model.fields import ProbeLearner, Steps, pixels_of, steps_of
-from sits.model.probe import fit_probe
+from sits.model.probe import new_probe
 
 BANDS = ("B4", "B8", "NDVI")
 STEPS = Steps(first=0, count=4, days=60)
@@ -33,47 +34,49 @@ def rows_of(values, days, valid):
     return rows.permute(0, 2, 3, 1).reshape(-1, rows.shape[1])
 
 
-def fitted(base, **options):
+def known(bands=BANDS, start="01-01", **options):
+    return Inputs(bands=bands, season_start=start, **options)
+
+
+def fitted(base, inputs):
     values, days, valid = scene()
     rows = rows_of(values, days, valid)
     labels = (torch.nan_to_num(rows[:, 0]) > 0.5).long() + (torch.nan_to_num(rows[:, 1]) > 0.5)
-    return fit_probe(
-        *pixels_of(values, days, valid), rows, labels, 3, bands=BANDS, base=base, **options
-    ), labels
+    probe = new_probe(inputs, rows.shape[1], 3, base)
+    told = torch.cat([probe.embed(*pixels_of(values, days, valid)), rows], dim=1)
+    return probe.fitted(told.numpy(), labels.numpy()), labels
 
 
-def test_a_probe_sees_the_embedding_of_its_bands_beside_the_steps(base):
-    probe, _ = fitted(base, first_day=30)
+def test_a_probe_sees_its_bands_and_the_day_of_the_year(base):
+    probe, _ = fitted(base, known(start="02-01"))
     values, days, valid = scene(1)
     series, when, seen = pixels_of(values, days, valid)
     told = torch.stack([torch.zeros_like(series[..., 0]), series[..., 1], series[..., 0]], dim=-1)
-    known = torch.stack([torch.zeros_like(seen), seen, seen], dim=-1)
-    truth = load_model(base)(told, when + 30, known)
-    rows = rows_of(values, days, valid)
-    found = probe.features(series, when, seen, rows)
-    torch.testing.assert_close(found, torch.cat([truth, rows], dim=1), equal_nan=True)
+    held = torch.stack([torch.zeros_like(seen), seen, seen], dim=-1)
+    # Day 0 lies on the first of February, day 32 of the year.
+    truth = load_model(base)(told, when + 32, held)
+    torch.testing.assert_close(probe.embed(series, when, seen), truth)
 
 
 def test_normalised_bands_are_told_as_they_were(base):
-    plain, _ = fitted(base)
+    plain, _ = fitted(base, known())
     mean, std = (0.2, 0.4, 0.5), (0.5, 0.25, 2.0)
     values, days, valid = scene(1)
     normed = (values - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
-    rows = rows_of(values, days, valid)
-    normal, _ = fitted(base, mean=mean, std=std)
-    truth = plain.features(*pixels_of(values, days, valid), rows)
-    torch.testing.assert_close(normal.features(*pixels_of(normed, days, valid), rows), truth, equal_nan=True)
+    normal, _ = fitted(base, known(mean=mean, std=std))
+    truth = plain.embed(*pixels_of(values, days, valid))
+    torch.testing.assert_close(normal.embed(*pixels_of(normed, days, valid)), truth)
 
 
 def test_a_probe_learns_what_the_labels_say(base):
-    probe, labels = fitted(base)
+    probe, labels = fitted(base, known())
     values, days, valid = scene()
     found = probe(*pixels_of(values, days, valid), rows_of(values, days, valid)).argmax(1)
     assert (found == labels).float().mean() > 0.85
 
 
 def test_a_probe_in_a_fields_model_travels_and_scores_pixel_by_pixel(base, tmp_path):
-    probe, _ = fitted(base)
+    probe, _ = fitted(base, known())
     learner = ProbeLearner(weight=1, probe=probe.config)
     model = FieldsModel(FieldsConfig(bands=3, classes=3, steps=STEPS, learners=(learner,)), [probe]).eval()
     card = Card(domain="sits", name="fields", model=model.config.model_dump(mode="json"))
@@ -90,15 +93,10 @@ def test_a_probe_in_a_fields_model_travels_and_scores_pixel_by_pixel(base, tmp_p
 
 
 def test_bands_that_the_encoder_does_not_know_are_refused(base):
-    values, days, valid = scene()
-    series = pixels_of(values, days, valid)
-    rows, labels = rows_of(values, days, valid), torch.arange(84) % 2
-    with pytest.raises(InputError, match="none of the bands X, Y, Z is known"):
-        fit_probe(*series, rows, labels, 2, bands=("X", "Y", "Z"), base=base)
+    with pytest.raises(InputError, match="none of the bands X, Y is known"):
+        new_probe(known(("X", "Y")), 4, 2, base)
 
 
 def test_a_model_that_is_no_encoder_is_refused_as_base():
-    values, days, valid = scene()
-    rows, labels = rows_of(values, days, valid), torch.arange(84) % 2
     with pytest.raises(CheckpointError, match="is no pretrained series encoder"):
-        fit_probe(*pixels_of(values, days, valid), rows, labels, 2, bands=BANDS, base="synthetic-demo")
+        new_probe(known(), 4, 2, "synthetic-demo")

@@ -11,9 +11,12 @@ from shapely.geometry import box
 from geomix.checkpoint import load_model, read_card
 from geomix.cli import run
 from geomix.errors import InputError
+from sits.data.inputs import Inputs
 from sits.data.own import LabelOptions, pair_sets, read_own
 from sits.io.options import ReadOptions
+from sits.model.fields import Steps
 from sits.task.fields import FieldsTraining, season_of, train_fields
+from sits.task.learners import LEARNERS, Rows, able, probe_of
 from tests.helpers import shared_data
 
 SIDE, FIELD = 60, 6
@@ -113,11 +116,31 @@ def test_three_lines_lead_from_own_fields_to_the_map_of_another_year_and_its_acc
     assert capsys.readouterr().out.startswith("class,users,users_half,")
 
 
+def test_the_pretrained_base_alone_maps_another_year_from_ten_fields_a_class(land):
+    own = ["--images", f"{land}/2022/*.tif", "--labels", f"{land}/fields.gpkg", "--field", "crop"]
+    taught = ["--learner", "base", "--folds", "2", "--scale", "1e-4", "-o", f"{land}/base", "--quiet"]
+    assert run(["sits", "train", "fields", *own, *taught]) == 0
+    model = f"{land}/base/fields.safetensors"
+    end = ["--scale", "1e-4", "-o", f"{land}/base.tif", "--quiet"]
+    assert run(["sits", "segment", f"{land}/2023/*.tif", "--model", model, *end]) == 0
+    with rasterio.open(land / "base.tif") as dataset:
+        assert (dataset.read(1) == truth() + 1).mean() > 0.9
+
+
+def test_bands_that_the_base_does_not_know_leave_it_out():
+    inputs = Inputs(bands=("NDVI", "EVI"), mean=(0.5, 0.5), std=(0.2, 0.2))
+    assert probe_of(inputs, Steps(first=0, count=3), 2) is None
+    rows = Rows(np.zeros((4, 6), np.float32), np.arange(4) % 2, np.arange(4), 2, np.zeros((4, 0), np.float32))
+    assert able(rows) == ["forest", "trees"]
+    with pytest.raises(InputError, match="knows none of these bands"):
+        LEARNERS["base"](rows, 0)
+
+
 def test_the_card_tells_cross_validated_figures_and_says_so(land):
     card = read_card(land / "run" / "fields.safetensors")
     found = card.metrics["cross-validation"]
     assert found["folds"] == 3
-    assert {*found["learners"]} == {"forest", "trees", "blend"}
+    assert {*found["learners"]} == {"forest", "trees", "base", "blend"}
     assert found["oa"] > 0.9
     assert "had not seen" in found["note"]
     assert len(card.data[0].split["shapes"]) == 45
