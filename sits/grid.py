@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor
 
 from affine import Affine
 from rasterio.crs import CRS
@@ -11,6 +11,9 @@ from geomix.errors import InputError
 
 # Writers round a transform differently; a thousandth of a pixel over the whole grid is still the same grid.
 _SAME_PLACE = 1e-3
+
+# Corners lie on whole or half pixels of the map, or a hair beside: this far off, none lies between two.
+_OFF = 0.29
 
 
 @dataclass(frozen=True)
@@ -75,17 +78,31 @@ class Grid:
         west, north = place(self.transform, window.col, window.row)
         return Grid(self.crs, Affine(a, b, west, d, e, north), window.height, window.width)
 
-    def blocks(self, size: int) -> Iterator[Window]:
-        """Windows of `size` pixels that cover the grid row by row; the last ones are smaller."""
+    def phase(self, unit: int) -> tuple[int, int]:
+        """Rows and columns from the last multiple of `unit` pixels on the map to the first pixel.
+
+        Multiples are counted from the origin of the coordinate system, so a grid that is cut out of another
+        has them in the same places.
+        """
+        col, row = place(~self.transform, 0.0, 0.0)
+        return floor(_OFF - row) % unit, floor(_OFF - col) % unit
+
+    def blocks(self, size: int, phase: tuple[int, int] = (0, 0)) -> Iterator[Window]:
+        """Windows of `size` pixels that cover the grid row by row; those at its edges may be smaller.
+
+        Args:
+            size: side of a window, pixels.
+            phase: rows and columns by which the first windows begin before the grid.
+        """
         if size < 1:
             raise InputError(f"the size of a block must be at least 1 pixel, got {size}")
-        for row in range(0, self.height, size):
-            for col in range(0, self.width, size):
-                yield Window(row, col, min(size, self.height - row), min(size, self.width - col))
+        for row, height in _cuts(self.height, size, phase[0]):
+            for col, width in _cuts(self.width, size, phase[1]):
+                yield Window(row, col, height, width)
 
-    def block_count(self, size: int) -> int:
+    def block_count(self, size: int, phase: tuple[int, int] = (0, 0)) -> int:
         """How many windows `blocks` gives."""
-        return ceil(self.height / size) * ceil(self.width / size)
+        return ceil((self.height + phase[0]) / size) * ceil((self.width + phase[1]) / size)
 
     def difference(self, other: "Grid") -> str | None:
         """What tells two grids apart, in words; None where they are the same to a thousandth of a pixel."""
@@ -98,6 +115,13 @@ class Grid:
             if max(abs(col - corner[0]), abs(row - corner[1])) > _SAME_PLACE:
                 return f"transform {tuple(other.transform)[:6]} instead of {tuple(self.transform)[:6]}"
         return None
+
+
+def _cuts(length: int, size: int, phase: int) -> Iterator[tuple[int, int]]:
+    """Start and length of the pieces of one axis."""
+    for start in range(-phase, length, size):
+        first = max(start, 0)
+        yield first, min(start + size, length) - first
 
 
 def place(transform: Affine, x: float, y: float) -> tuple[float, float]:

@@ -17,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geomix.checkpoint import load_model
 from geomix.config import load_config
+from geomix.learn.experiment import count_parameters
 from geomix.learn.metrics import confusion, scores
-from geomix.learn.study import kept
-from sits.data import IGNORE, LabelledSeries, Splits, open_splits
-from sits.data.inputs import Inputs
-from sits.task import SitsConfig, count, month_ends, train
+from geomix.learn.study import kept, train_once
+from sits.data import IGNORE, LabelledSeries, SitsSplits, open_splits
+from sits.predict import Scorer
+from sits.task import SitsConfig, SitsExperiment, count, month_ends
 
 log = logging.getLogger(__name__)
 
@@ -101,14 +101,14 @@ def tsvit_of(config: SitsConfig) -> SitsConfig:
     PoM has 6 dim^2 weights and attention 4 dim^2, so the MLPs become one dim wider. Attention has no local
     window: its spatial context is a tile of the size of a training crop.
     """
-    values = config.model_dump()
-    model = values["model"]
-    for stage in ("temporal", "spatial"):
-        model[stage]["mixer"] = {"name": "attention", "heads": 4}
-        model[stage]["mlp_ratio"] += 1
-    if model["spatial"]["depth"]:
-        model |= {"window": None, "window_metres": None, "tile": config.crop, "place_code": "sincos"}
-    return SitsConfig.model_validate(values)
+    model = config.model
+    changes: dict[str, Any] = {}
+    for name, stage in (("temporal", model.temporal), ("spatial", model.spatial)):
+        changes[f"model.{name}.mixer"] = {"name": "attention", "heads": 4}
+        changes[f"model.{name}.mlp_ratio"] = stage.mlp_ratio + 1
+    if model.spatial.depth:
+        changes |= _in_tiles(config) | {"model.place_code": "sincos"}
+    return config.changed(changes)
 
 
 def mixer_of(config: SitsConfig, name: str) -> SitsConfig:
@@ -117,14 +117,17 @@ def mixer_of(config: SitsConfig, name: str) -> SitsConfig:
     Concentration knows one size of grid: the image is cut into tiles of the size of a training crop.
     """
     stage, mixer = MIXERS[name]
-    values = config.model_dump()
-    model = values["model"]
+    changes: dict[str, Any] = {}
     if name == "concentration":
         side = config.crop // config.model.patch
         mixer = mixer | {"shape": [side, side]}
-        model |= {"window": None, "window_metres": None, "tile": config.crop}
-    model[stage]["mixer"] = mixer
-    return SitsConfig.model_validate(values)
+        changes = _in_tiles(config)
+    return config.changed({**changes, f"model.{stage}.mixer": mixer})
+
+
+def _in_tiles(config: SitsConfig) -> dict[str, Any]:
+    """What cuts images into tiles of the size of a training crop."""
+    return {"model.window": None, "model.window_metres": None, "model.tile": config.crop}
 
 
 def table(name: Study, results: Sequence[Result]) -> list[Line]:
@@ -159,44 +162,37 @@ def months(results: Sequence[Result]) -> list[tuple[str, str, float, float]]:
 def _splits(base: SitsConfig) -> Iterator[tuple[str, SitsConfig]]:
     if base.data.kind == "scene":
         for side in SIDES:
-            yield side, _changed(base, {"held_out": side})
+            yield side, base.changed({"data.held_out": side})
     elif base.data.kind == "parcels":
         for fold in range(base.data.folds):
-            yield f"fold{fold + 1}", _changed(base, {"test_fold": fold})
-
-
-def _changed(config: SitsConfig, data: dict[str, Any]) -> SitsConfig:
-    return config.model_copy(update={"data": config.data.model_copy(update=data)})
+            yield f"fold{fold + 1}", base.changed({"data.test_fold": fold})
 
 
 def _run(config: SitsConfig, method: str, split: str, seed: int, data: Path, place: Path) -> Result:
     if config.data.kind == "parcels":
         # Each seed deals the parcels out anew.
-        config = _changed(config, {"seed": seed})
-    config = config.model_copy(update={"train": config.train.model_copy(update={"seed": seed})})
+        config = config.changed({"data.seed": seed})
+    splits = open_splits(config.data, data, config.inputs, config.classes)
     if method == "random forest":
-        splits = open_splits(config.data, data, config.inputs, config.classes)
         return _forest(config, splits, split, seed)
     if method == "TSViT":
         config = tsvit_of(config)
     elif method in MIXERS:
         config = mixer_of(config, method)
-    model = load_model(train(config, place, data, resume=True, device="cpu"))
-    inputs = Inputs.of_card(model.card.inputs)  # type: ignore[union-attr, arg-type]
-    tested = open_splits(config.data, data, inputs, config.classes).test
+    scorer = Scorer(train_once(SitsExperiment, config, data, seed, place))
     curve = None
     if config.data.kind == "parcels":
-        curve = {f"{end:%Y-%m}": count(model, tested, inputs, end).tolist() for end in _ends(tested)}
-    weights = sum(weight.numel() for weight in model.parameters())
-    return Result(method, split, seed, count(model, tested, inputs).tolist(), curve, weights)
+        curve = {f"{end:%Y-%m}": count(scorer, splits.test, end).tolist() for end in month_ends(splits.test)}
+    matrix = count(scorer, splits.test).tolist()
+    return Result(method, split, seed, matrix, curve, count_parameters(scorer.model))
 
 
-def _forest(config: SitsConfig, splits: Splits, split: str, seed: int) -> Result:
+def _forest(config: SitsConfig, splits: SitsSplits, split: str, seed: int) -> Result:
     """A forest of 300 trees on the bands of all dates of a pixel, or on the monthly means of a parcel."""
     if config.data.kind != "parcels":
         matrix = _grow(splits, len(config.classes), seed, all_dates)
         return Result("random forest", split, seed, matrix.tolist())
-    ends = _ends(splits.test)
+    ends = month_ends(splits.test)
     curve = {
         f"{end:%Y-%m}": _grow(splits, len(config.classes), seed, partial(monthly, ends=ends, last=end))
         for end in ends
@@ -206,7 +202,7 @@ def _forest(config: SitsConfig, splits: Splits, split: str, seed: int) -> Result
 
 
 def _grow(
-    splits: Splits, classes: int, seed: int, features: Callable[[LabelledSeries], NDArray[np.float32]]
+    splits: SitsSplits, classes: int, seed: int, features: Callable[[LabelledSeries], NDArray[np.float32]]
 ) -> Tensor:
     from sklearn.ensemble import RandomForestClassifier
 
@@ -223,14 +219,14 @@ def _grow(
 
 def all_dates(series: LabelledSeries) -> NDArray[np.float32]:
     """Reflectance of all bands of all dates of each pixel, NaN where not valid, [pixels, T * C]."""
-    values, valid = series.read(series.whole)
+    values, valid = series.series.read(series.whole)
     known = np.where(valid[:, None], values, np.float32(np.nan))
     return known.reshape(-1, values.shape[-2] * values.shape[-1]).T
 
 
 def monthly(series: LabelledSeries, ends: Sequence[date], last: date) -> NDArray[np.float32]:
     """Mean of each band in each month up to `last`, NaN where nothing is known, [pixels, months * C]."""
-    values, valid = series.read(series.whole)
+    values, valid = series.series.read(series.whole)
     months = []
     for end in (end for end in ends if end <= last):
         inside = np.array([(day.year, day.month) == (end.year, end.month) for day in series.dates])
@@ -240,10 +236,6 @@ def monthly(series: LabelledSeries, ends: Sequence[date], last: date) -> NDArray
         mean = np.where(number > 0, total / np.maximum(number, 1), np.nan)
         months.append(mean.reshape(len(mean), -1).T.astype(np.float32))
     return np.concatenate(months, axis=1)
-
-
-def _ends(series: Sequence[LabelledSeries]) -> list[date]:
-    return month_ends(min(one.dates[0] for one in series), max(one.dates[-1] for one in series))
 
 
 def _pooled(results: Sequence[Result], method: str, month: str | None = None) -> list[Tensor]:

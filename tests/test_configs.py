@@ -5,12 +5,14 @@ import pytest
 from geomix.checkpoint import read_card
 from geomix.config import config_folder, list_configs, load_config
 from geomix.domains import DOMAINS, room
+from tests.helpers import ROOT
 
 NAMES = [(domain, name) for domain in DOMAINS for name in list_configs(domain)]
 
 
 def load(domain, name):
-    return load_config(name, domain, getattr(room(domain, "experiment"), f"{domain.capitalize()}Config"))
+    place = "task.experiment" if (ROOT / domain / "task").is_dir() else "experiment"
+    return load_config(name, domain, getattr(room(domain, place), f"{domain.capitalize()}Config"))
 
 
 @pytest.mark.parametrize(("domain", "name"), NAMES, ids=map("/".join, NAMES))

@@ -6,19 +6,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from geomix.errors import InputError
-from geomix.options import (
-    DeviceOption,
-    Json,
-    MaxMinutes,
-    ModelOption,
-    Output,
-    Overwrite,
-    Quiet,
-    Resume,
-    RunFolder,
-    Seeds,
-    StudyFolder,
-)
+from geomix.learn.splits import Split
+from geomix.options import EvaluateOptions, ModelOption, Output, Overwrite, Quiet, StudyOptions, TrainOptions
 from sits.cli.fields import LabelFlags, OwnFlags, evaluate_own, train_own
 from sits.io.options import ReadOptions
 
@@ -26,20 +15,19 @@ Data = Annotated[
     Path | None,
     Parameter(name="--data", help="A PASTIS folder, or the labelled scene that the configuration asks for."),
 ]
+ByMonth = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Also the accuracy at each month's end.")
+]
 
 
 def train(
     config: str,
     /,
     *,
-    output: RunFolder = None,
     data: Data = None,
     own: OwnFlags = OwnFlags(),
     reading: ReadOptions = ReadOptions(),
-    resume: Resume = False,
-    max_minutes: MaxMinutes = None,
-    device: DeviceOption = "auto",
-    quiet: Quiet = False,
+    options: TrainOptions = TrainOptions(),
 ) -> None:
     """Train a model from a configuration, by its name (`geomix config list sits`) or a YAML file.
 
@@ -47,12 +35,12 @@ def train(
     `fields` on your own images and labels: --images 'S2_2023*.tif' --labels fields.gpkg --field crop
     """
     if own.images or own.labels or config == "fields":
-        print(train_own(config, own, reading, output))
+        print(train_own(config, own, reading, options.output))
         return
-    from sits.task import train as run
+    from geomix.learn.verbs import train_verb
+    from sits.task import SitsExperiment
 
-    folder = output or Path("runs") / Path(config).stem
-    print(run(config, folder, data, resume=resume, max_minutes=max_minutes, device=device))
+    train_verb(SitsExperiment(config, reading), data, options)
 
 
 def evaluate(
@@ -67,14 +55,10 @@ def evaluate(
     ] = None,
     labels: LabelFlags = LabelFlags(),
     data: Data = None,
-    split: Literal["train", "val", "test", "all"] = "test",
-    by_month: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also score what is known at each month's end.")
-    ] = False,
-    device: DeviceOption = "auto",
-    json: Json = False,
+    split: Split = "test",
+    by_month: ByMonth = False,
     csv: Annotated[bool, Parameter(negative="", show_default=False, help="Print CSV.")] = False,
-    quiet: Quiet = False,
+    options: EvaluateOptions = EvaluateOptions(),
 ) -> None:
     """Score a model on labelled data, divided as its card says; the figures are those of the card.
 
@@ -83,27 +67,15 @@ def evaluate(
     if map_file is not None or reference is not None:
         if map_file is None or reference is None:
             raise InputError("a map is held against references: give both --map and --reference")
-        form: Literal["text", "json", "csv"] = "csv" if csv else "json" if json else "text"
+        form: Literal["text", "json", "csv"] = "csv" if csv else "json" if options.json else "text"
         print(evaluate_own(map_file, reference, labels, strata, form))
         return
     if model is None:
         raise InputError("give a model (--model), or a map and references (--map, --reference)")
-    from geomix.checkpoint import load_model
-    from geomix.device import choose_device
-    from geomix.report import flat, json_text, table
-    from sits.task import evaluate as run
+    from geomix.learn.verbs import evaluate_verb
+    from sits.task import SitsExperiment
 
-    loaded = load_model(model, choose_device(device), domain="sits")
-    figures = run(loaded, data, split=split, by_month=by_month)
-    if json:
-        print(json_text(figures))
-        return
-    months = figures.pop("by_month", {})
-    print(table(("metric", "value"), flat(figures)))
-    if months:
-        print(
-            table(("until", "oa", "miou", "macro_f1"), [(end, *row.values()) for end, row in months.items()])
-        )
+    evaluate_verb(SitsExperiment, model, data, split, options, by_month=by_month)
 
 
 def import_published(
@@ -112,10 +84,7 @@ def import_published(
     *,
     output: Output,
     name: Annotated[str | None, Parameter(help="Name of the model; that of the file if not given.")] = None,
-    heads: Annotated[
-        int | None,
-        Parameter(help="Number of attention heads; the weights do not tell. 4, as published, if not given."),
-    ] = None,
+    heads: Annotated[int, Parameter(help="Number of attention heads, which weights do not tell.")] = 4,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -131,16 +100,11 @@ def study(
     /,
     *,
     data: Annotated[Path, Parameter(name="--data", help="Folder of the real data.")],
-    output: StudyFolder = Path("runs/study"),
-    seeds: Seeds = 3,
     mixers: Annotated[
         bool, Parameter(negative="", show_default=False, help="Compare the mixers instead, in one model.")
     ] = False,
-    by_month: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also the accuracy at each month's end.")
-    ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    by_month: ByMonth = False,
+    options: StudyOptions = StudyOptions(),
 ) -> None:
     """Repeat the accuracy tables of the documentation: all splits and seeds, beside a forest and TSViT."""
     from dataclasses import asdict
@@ -150,10 +114,10 @@ def study(
     from sits.study import study as run
     from sits.study import table as summarise
 
-    results = run(name, data, output, seeds, [*MIXERS] if mixers else METHODS)
+    results = run(name, data, options.output, options.seeds, [*MIXERS] if mixers else METHODS)
     lines = [asdict(line) for line in summarise(name, results)]
     curve = months(results) if by_month else []
-    if json:
+    if options.json:
         print(json_text({"table": lines, "by_month": curve} if by_month else lines))
         return
     other = "macro F1" if name == "parcels" else "mIoU"

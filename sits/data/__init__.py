@@ -1,8 +1,8 @@
 """Labelled image time series, cut into crops and stacked into batches."""
 
 from sits.data.batches import Batch, Crops, collate
-from sits.data.labelled import IGNORE, LabelledSeries, Sample
-from sits.data.sources import DataConfig, Splits, open_splits
+from sits.data.labelled import IGNORE, LabelledSeries, Sample, count_classes
+from sits.data.sources import DataConfig, SitsSplits, open_splits
 
 __all__ = [
     "IGNORE",
@@ -11,7 +11,8 @@ __all__ = [
     "DataConfig",
     "LabelledSeries",
     "Sample",
-    "Splits",
+    "SitsSplits",
     "collate",
+    "count_classes",
     "open_splits",
 ]

@@ -1,6 +1,6 @@
 """An image time series with labels, read by windows, and the sample that training sees of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from geomix.errors import InputError
 from sits.data.inputs import Inputs, days_of, prepare
 from sits.grid import Window
+from sits.series import TimeSeries
 
 IGNORE = -1
 """Label of pixels that are neither trained on nor scored."""
-
-Reader = Callable[[Window], tuple[NDArray[np.float32], NDArray[np.bool_]]]
 
 
 class Sample(NamedTuple):
@@ -37,15 +36,22 @@ class Sample(NamedTuple):
 class LabelledSeries:
     """A series whose pixels have classes."""
 
-    name: str
-    read: Reader
-    """Gives reflectance [T, C, h, w] and validity [T, h, w] of a window, bands as the model wants them."""
-    dates: tuple[date, ...]
-    """In time order."""
+    series: TimeSeries
+    """With the bands of the model, in its order."""
     labels: NDArray[np.int64]
     """Class numbers, `IGNORE` where there is none, [H, W]."""
     within: Window | None = None
     """The part from which crops are taken; None for all of it."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.series.name
+
+    @property
+    def dates(self) -> tuple[date, ...]:
+        """When the images were taken, rising."""
+        return self.series.dates
 
     @property
     def part(self) -> Window:
@@ -59,7 +65,7 @@ class LabelledSeries:
 
     def sample(self, window: Window, inputs: Inputs) -> Sample:
         """Cut a window out and prepare it just as prediction does."""
-        values, valid = self.read(window)
+        values, valid = self.series.read(window)
         return Sample(
             values=prepare(values, valid, inputs),
             valid=valid,
@@ -104,7 +110,7 @@ def measure(series: Sequence[LabelledSeries]) -> tuple[tuple[float, ...], tuple[
     """
     count, total, squares = 0, np.zeros(1), np.zeros(1)
     for one in series:
-        values, valid = one.read(one.part)
+        values, valid = one.series.read(one.part)
         seen = np.moveaxis(values, 1, -1)[valid].astype(np.float64)
         count += len(seen)
         total = total + seen.sum(0)
@@ -114,3 +120,12 @@ def measure(series: Sequence[LabelledSeries]) -> tuple[tuple[float, ...], tuple[
     mean = total / count
     std = np.sqrt(np.maximum(squares / count - mean**2, 1e-12))
     return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def count_classes(series: Sequence[LabelledSeries], classes: int) -> NDArray[np.int64]:
+    """The labelled pixels of each class in the parts that crops are taken from, [K]."""
+    counts = np.zeros(classes, dtype=np.int64)
+    for one in series:
+        labels = one.labels[one.part.slices]
+        counts += np.bincount(labels[labels != IGNORE], minlength=classes)
+    return counts

@@ -13,15 +13,20 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from affine import Affine
 from numpy.typing import NDArray
 from pydantic import Field
 
 from geomix.config import Config
 from geomix.errors import FormatError, InputError, MissingFileError
-from sits.data.labelled import LabelledSeries, Reader
-from sits.grid import Window
+from sits.data.labelled import LabelledSeries
+from sits.grid import Grid
+from sits.series import TimeSeries
 
 NODATA = 65535
+
+_NOWHERE = Grid(None, Affine.identity(), 1, 1)
+"""The table tells no places."""
 
 
 class ParcelData(Config):
@@ -53,7 +58,7 @@ def read_parcels(
         names: crop groups in the order of the classes.
 
     Returns:
-        One series of one pixel a parcel.
+        One series of one pixel per parcel.
 
     Raises:
         MissingFileError: if the table or the groups are absent.
@@ -77,7 +82,7 @@ def read_parcels(
         if group in numbers:
             counts = part[columns].to_numpy(dtype=np.int64)
             dates = tuple(stamp.date() for stamp in part["timestamp"])
-            series.append(_parcel(str(sample), counts, dates, numbers[group]))
+            series.append(_parcel(str(sample), counts, dates, bands, numbers[group]))
     if not series:
         raise InputError(f"{table}: holds no parcel of {', '.join(names)}")
     return series
@@ -111,16 +116,11 @@ def _column(band: str) -> str:
     return f"S2-L2A-B{number.zfill(2) if number.isdigit() else number}"
 
 
-def _parcel(name: str, counts: NDArray[np.int64], dates: tuple[date, ...], label: int) -> LabelledSeries:
+def _parcel(
+    name: str, counts: NDArray[np.int64], dates: tuple[date, ...], bands: Sequence[str], label: int
+) -> LabelledSeries:
     """A series of one pixel; a date with any band missing is not valid."""
-    valid = (counts != NODATA).all(axis=1)
-    values = np.where(valid[:, None], counts / 10000, 0).astype(np.float32)[:, :, None, None]
-    return LabelledSeries(name, _reader(values, valid[:, None, None]), dates, np.full((1, 1), label))
-
-
-def _reader(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Reader:
-    def read(window: Window) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        rows, columns = window.slices
-        return values[:, :, rows, columns], valid[:, rows, columns]
-
-    return read
+    valid = (counts != NODATA).all(axis=1)[:, None, None]
+    values = (counts / 10000).astype(np.float32)[:, :, None, None]
+    series = TimeSeries.from_arrays(values, dates, bands, _NOWHERE, valid, name)
+    return LabelledSeries(series, np.full((1, 1), label))

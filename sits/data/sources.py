@@ -3,7 +3,7 @@
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,13 +14,17 @@ from pydantic import Field
 from geomix.checkpoint import ClassInfo
 from geomix.config import Config
 from geomix.errors import InputError, MissingFileError
+from geomix.learn.splits import Splits
 from geomix.memory import default_budget
+from geomix.parallel.ranks import in_turn
+from sits.bands import require_bands
 from sits.data.inputs import Inputs
-from sits.data.labelled import IGNORE, LabelledSeries, Reader, measure, number_labels
+from sits.data.labelled import IGNORE, LabelledSeries, measure, number_labels
 from sits.data.parcels import ParcelData, fold_of, read_parcels
 from sits.grid import Window
-from sits.io.pastis import BANDS, NODATA, ROTATION, VOID, PastisFolder, Patch
-from sits.series import TimeSeries
+from sits.io.options import ReadOptions
+from sits.io.pastis import BANDS, ROTATION, VOID, PastisFolder, Patch, series_of_patch
+from sits.series import ArraySource, TimeSeries
 from sits.synthetic import write_pastis
 
 Side = Literal["top", "bottom", "left", "right"]
@@ -59,41 +63,20 @@ class SceneData(Config):
     """The third of the scene that is the test; None trains on all of it."""
     gap: int = Field(16, ge=0)
     """Pixels between training and test that belong to neither."""
+    reading: ReadOptions = ReadOptions()
+    """What is said about the images, as on the command line of `segment`."""
 
 
 AnyData = PastisData | SyntheticData | SceneData | ParcelData
 DataConfig = Annotated[AnyData, Field(discriminator="kind")]
 
 
-@dataclass(frozen=True)
-class Splits:
+@dataclass(frozen=True, kw_only=True)
+class SitsSplits(Splits[LabelledSeries]):
     """Labelled series by what they are for."""
 
-    train: list[LabelledSeries]
-    val: list[LabelledSeries]
-    test: list[LabelledSeries]
-    norm: tuple[tuple[float, ...], tuple[float, ...]] | None = field(default=None)
-    """Mean and standard deviation of the training part as the data's authors give them."""
-
-    def of(self, name: str) -> list[LabelledSeries]:
-        """The series of a split, `train`, `val`, `test` or `all`.
-
-        Raises:
-            InputError: if there is no such split or it is empty.
-        """
-        parts = {"train": self.train, "val": self.val, "test": self.test}
-        if name != "all" and name not in parts:
-            raise InputError(f"unknown split {name!r}; choose from train, val, test, all")
-        found = [one for part in parts.values() for one in part] if name == "all" else parts[name]
-        if not found:
-            there = ", ".join(part for part, items in parts.items() if items)
-            raise InputError(f"these data hold no {name} split; choose from {there}, all")
-        return found
-
-    def normalised(self, inputs: Inputs) -> Inputs:
-        """The inputs with mean and standard deviation of the training part."""
-        mean, std = self.norm or measure(self.train)
-        return inputs.model_copy(update={"mean": mean, "std": std})
+    inputs: Inputs
+    """How they are prepared, with mean and standard deviation of the training part."""
 
 
 def open_splits(
@@ -102,13 +85,13 @@ def open_splits(
     inputs: Inputs,
     classes: Sequence[ClassInfo],
     scratch: Path | None = None,
-) -> Splits:
+) -> SitsSplits:
     """Open labelled data.
 
     Args:
         data: kind of data and how they are divided.
         path: their folder; synthetic data need none.
-        inputs: bands that the model wants.
+        inputs: bands that the model wants; mean and standard deviation are measured where they are missing.
         classes: the classes in the order of the model; `id` is the code in a label raster.
         scratch: folder for data that are made.
 
@@ -127,6 +110,20 @@ def open_splits(
     return _open_pastis(data, path, inputs, ids)
 
 
+def _splits(
+    inputs: Inputs,
+    train: list[LabelledSeries],
+    val: Sequence[LabelledSeries] = (),
+    test: Sequence[LabelledSeries] = (),
+    norm: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
+) -> SitsSplits:
+    """The splits, with what the inputs learn from the training part; `norm` as the data's authors give it."""
+    if not inputs.mean:
+        mean, std = norm or measure(train)
+        inputs = inputs.model_copy(update={"mean": mean, "std": std})
+    return SitsSplits(train, val, test, inputs=inputs)
+
+
 def _make(data: SyntheticData, path: Path | None, scratch: Path | None) -> Path:
     """The folder of the synthetic patches: the given one, or one that is made."""
     if path is not None:
@@ -134,55 +131,36 @@ def _make(data: SyntheticData, path: Path | None, scratch: Path | None) -> Path:
     if scratch is None:
         raise MissingFileError("synthetic data need a folder to be written to; name one with --data")
     folder = scratch / "synthetic"
-    if not (folder / "metadata.geojson").exists():
-        # Without its metadata it is what an interrupted run left.
-        shutil.rmtree(folder, ignore_errors=True)
-        write_pastis(folder, data.patches, data.size, data.dates, data.seed)
+    with in_turn():
+        if not (folder / "metadata.geojson").exists():
+            # Without its metadata it is what an interrupted run left.
+            shutil.rmtree(folder, ignore_errors=True)
+            write_pastis(folder, data.patches, data.size, data.dates, data.seed)
     return folder
 
 
-def _open_pastis(data: PastisData, path: Path, inputs: Inputs, ids: Sequence[int]) -> Splits:
+def _open_pastis(data: PastisData, path: Path, inputs: Inputs, ids: Sequence[int]) -> SitsSplits:
     folder = PastisFolder(path)
     train, val, test = ROTATION[data.experiment]
-    channels = [BANDS.index(band) for band in inputs.bands if band in BANDS]
-    if len(channels) != len(inputs.bands):
-        raise InputError(
-            f"PASTIS has the bands {', '.join(BANDS)}; the model wants {', '.join(inputs.bands)}"
-        )
-
-    def series(folds: tuple[int, ...]) -> list[LabelledSeries]:
-        return [_patch(folder, patch, channels, ids) for patch in folder.of_folds(folds)]
-
+    require_bands(inputs.bands, BANDS, str(path))
     norm = None
     if all(fold in folder.published_norms for fold in train):
+        channels = [BANDS.index(band) for band in inputs.bands]
         mean, std = np.mean([folder.published_norms[fold] for fold in train], axis=0)[:, channels] / 10000
         norm = tuple(mean.tolist()), tuple(std.tolist())
-    return Splits(series(train), series((val,)), series((test,)), norm)
+
+    def series(*folds: int) -> list[LabelledSeries]:
+        return [_patch(folder, patch, inputs.bands, ids) for patch in folder.of_folds(folds)]
+
+    return _splits(inputs, series(*train), series(val), series(test), norm)
 
 
-def _patch(folder: PastisFolder, patch: Patch, channels: list[int], ids: Sequence[int]) -> LabelledSeries:
+def _patch(folder: PastisFolder, patch: Patch, bands: Sequence[str], ids: Sequence[int]) -> LabelledSeries:
     labels = number_labels(folder.labels(patch), ids, (VOID,), f"{folder.path}, patch {patch.id}")
-    # Published dates rise; a user's own may not, and a causal model depends on it.
-    order = sorted(range(len(patch.dates)), key=lambda index: patch.dates[index])
-    return LabelledSeries(
-        name=f"patch {patch.id}",
-        read=_reader(folder, patch, channels, order),
-        dates=tuple(patch.dates[index] for index in order),
-        labels=labels,
-    )
+    return LabelledSeries(series_of_patch(folder, patch).select(bands), labels)
 
 
-def _reader(folder: PastisFolder, patch: Patch, channels: list[int], order: list[int]) -> Reader:
-    def read(window: Window) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        rows, columns = window.slices
-        part = np.asarray(folder.values(patch)[:, :, rows, columns])[order][:, channels]
-        valid = np.all(part > NODATA, axis=1)
-        return np.where(valid[:, None], part * np.float32(1e-4), np.float32(0)), valid
-
-    return read
-
-
-def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int]) -> Splits:
+def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int]) -> SitsSplits:
     import rasterio
 
     from sits.io import open_series
@@ -190,7 +168,7 @@ def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int])
     files = sorted(path.glob(data.images))
     if not files:
         raise MissingFileError(f"{path}: no file matches {data.images}")
-    series = open_series(files).select(inputs.bands)
+    series = open_series(files, data.reading).select(inputs.bands)
     label_file = path / data.labels
     if not label_file.is_file():
         raise MissingFileError(f"{label_file}: there is no such label raster")
@@ -199,40 +177,32 @@ def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int])
     if codes.shape != series.grid.shape:
         raise InputError(f"{label_file}: has {codes.shape} pixels, the images {series.grid.shape}")
     labels = number_labels(codes, ids, data.unlabelled, str(label_file))
-    scene = LabelledSeries(path.name, _in_memory(series), series.dates, labels)
+    scene = LabelledSeries(_in_memory(series), labels)
     if data.held_out is None:
-        return Splits([scene], [], [])
+        return _splits(inputs, [scene])
     kept, tested = divide(scene.whole, data.held_out, data.gap)
-    return Splits(
-        [replace(scene, labels=_only(labels, kept), within=kept)],
-        [],
-        [replace(scene, labels=_only(labels, tested))],
-    )
+    trained = replace(scene, labels=_only(labels, kept), within=kept)
+    return _splits(inputs, [trained], test=[replace(scene, labels=_only(labels, tested))])
 
 
-def _in_memory(series: TimeSeries) -> Reader:
-    """A reader that holds the series, where memory allows: crops are drawn again and again."""
+def _in_memory(series: TimeSeries) -> TimeSeries:
+    """The series with its numbers in memory, where that allows: crops are drawn again and again."""
     if 5 * math.prod(series.shape) > default_budget():
-        return series.read
+        return series
     values, valid = series.read()
-
-    def read(window: Window) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        rows, columns = window.slices
-        return values[:, :, rows, columns], valid[:, rows, columns]
-
-    return read
+    return replace(series, source=ArraySource(values, valid, series.bands), steps=None)
 
 
-def _open_parcels(data: ParcelData, path: Path, inputs: Inputs, names: Sequence[str]) -> Splits:
+def _open_parcels(data: ParcelData, path: Path, inputs: Inputs, names: Sequence[str]) -> SitsSplits:
     parcels = read_parcels(path, data, inputs.bands, names)
     if data.test_fold is None:
-        return Splits(parcels, [], [])
+        return _splits(inputs, parcels)
     folds = fold_of([int(one.labels[0, 0]) for one in parcels], data.folds, data.seed)
     tested = folds == data.test_fold
-    return Splits(
+    return _splits(
+        inputs,
         [one for one, out in zip(parcels, tested, strict=True) if not out],
-        [],
-        [one for one, out in zip(parcels, tested, strict=True) if out],
+        test=[one for one, out in zip(parcels, tested, strict=True) if out],
     )
 
 

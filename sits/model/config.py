@@ -36,8 +36,9 @@ class ModelConfig(Config):
     """Dates read earlier dates only: the state can be kept and a new date added."""
     day_code: Literal["sincos", "table"] = "sincos"
     """How a date is told to the model: waves of any day, or a learned table of 366 rows (published TSViT)."""
-    place_code: Literal["sincos", "table", "none"] = "sincos"
-    """How a place is told to the spatial encoder; a table holds the places of one tile."""
+    place_code: Literal["sincos", "table", "none"] = "none"
+    """How a place is told to the spatial encoder: not at all, by a table of the places of one tile, or by
+    waves that count from the corner of the raster, so that a part of a scene gives another map."""
     tile: int | None = Field(None, gt=0)
     """Side of the tiles into which every image is cut, pixels; a table of places needs it. None: not cut."""
     window: int | None = Field(None, gt=0)
@@ -70,6 +71,26 @@ class ModelConfig(Config):
         if self.temporal.depth < 1:
             raise ValueError("the temporal encoder needs at least one block")
         return self
+
+    @property
+    def unit(self) -> int:
+        """Side of the squares of pixels that are laid on multiples of it on the map: tiles or patches."""
+        return self.tile or self.patch
+
+    @property
+    def halo(self) -> int | None:
+        """Pixels of context that a window needs on each side; None where the whole scene is the context."""
+        if not self.spatial.depth or self.tile is not None:
+            return 0
+        return None if self.context is None else self.spatial.depth * (self.context // 2) * self.patch
+
+    @property
+    def reach(self) -> int | None:
+        """How far from a pixel another can lie and still count, pixels; None where the whole scene counts.
+
+        Pixels further than this from the edge of a scene do not know that it ends there.
+        """
+        return None if self.halo is None else self.halo + self.unit - 1
 
     @property
     def context(self) -> int | None:

@@ -15,12 +15,20 @@ def fill_pixels(pixels: Tensor, known: Tensor) -> Tensor:
     return torch.where(known.unsqueeze(-1), pixels, mean)
 
 
-def pad(values: Tensor, valid: Tensor, unit: int) -> tuple[Tensor, Tensor]:
-    """Add invalid pixels below and to the right until both sides are multiples of `unit`."""
-    down, right = -values.shape[-2] % unit, -values.shape[-1] % unit
-    if not down and not right:
+def pad(values: Tensor, valid: Tensor, unit: int, origin: tuple[int, int] = (0, 0)) -> tuple[Tensor, Tensor]:
+    """Add invalid pixels on all sides until both begin and end at multiples of `unit`.
+
+    Args:
+        values: images, [..., H, W].
+        valid: which pixels were seen, [..., H, W].
+        unit: side of a patch or tile, pixels.
+        origin: row and column of the first pixel.
+    """
+    up, left = origin[0] % unit, origin[1] % unit
+    down, right = -(values.shape[-2] + up) % unit, -(values.shape[-1] + left) % unit
+    sides = (left, right, up, down)
+    if not any(sides):
         return values, valid
-    sides = (0, right, 0, down)
     return nn.functional.pad(values, sides), nn.functional.pad(valid, sides, value=False)
 
 

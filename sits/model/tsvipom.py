@@ -10,6 +10,7 @@ tokens a last block that only reads, so that a new date needs nothing of the old
 Source: Tarasiou et al., ViTs for SITS, CVPR 2023 (TSViT); Picard et al., PoM, arXiv 2604.06129 (TSViPoM).
 """
 
+from types import EllipsisType
 from typing import cast
 
 import torch
@@ -47,17 +48,13 @@ class TSViPoM(nn.Module):
 
     @property
     def patch(self) -> int:
-        """Windows of a scene must start at multiples of this many pixels to give what the scene gives."""
-        return self.config.tile or self.config.patch
+        """Side of the squares of pixels that are laid on multiples of it on the map: tiles or patches."""
+        return self.config.unit
 
     @property
     def halo(self) -> int | None:
         """Pixels of context that a window needs on each side; None where the whole scene is the context."""
-        if self.spatial is None or self.config.tile is not None:
-            return 0
-        if self.config.context is None:
-            return None
-        return self.config.spatial.depth * (self.config.context // 2) * self.config.patch
+        return self.config.halo
 
     def forward(
         self, values: Tensor, days: Tensor, valid: Tensor, *, origin: tuple[int, int] = (0, 0)
@@ -69,7 +66,8 @@ class TSViPoM(nn.Module):
             days: when they were taken, as the model's inputs count, integers, [B, T] or [T].
             valid: which pixels were seen, bool, [B, T, H, W]. Invalid ones never count: a patch takes the
                 mean of its valid pixels in their place, and a patch without any is no token.
-            origin: first row and column of the images in their scene, pixels, multiples of `patch`.
+            origin: row and column of the first pixel; patches and tiles are laid on multiples of their side
+                from there. The code of places, where the model has one, counts from 0.
 
         Returns:
             Logits, [B, K, H, W]; finite also where no date is valid.
@@ -77,8 +75,8 @@ class TSViPoM(nn.Module):
         Raises:
             InputError: if the shapes do not fit together.
         """
-        height, width = values.shape[-2:]
-        values, days, valid = self._completed(values, days, valid)
+        inside = self._inside(values, origin)
+        values, days, valid = self._completed(values, days, valid, origin)
         if self.config.tile is None:
             logits = self._locate(*self._classes(values, days, valid), origin)
         else:
@@ -86,7 +84,13 @@ class TSViPoM(nn.Module):
             tiles, seen = to_tiles(values, grid), to_tiles(valid, grid)
             days = days.repeat_interleave(grid[0] * grid[1], 0)
             logits = from_tiles(self._locate(*self._classes(tiles, days, seen), (0, 0)), grid)
-        return logits[..., :height, :width]
+        return logits[inside]
+
+    def _inside(self, values: Tensor, origin: tuple[int, int]) -> tuple[EllipsisType, slice, slice]:
+        """Where the images lie in what `_completed` makes of them."""
+        top, left = (start % self.patch for start in origin)
+        height, width = values.shape[-2:]
+        return ..., slice(top, top + height), slice(left, left + width)
 
     @property
     def surveys(self) -> bool:
@@ -114,7 +118,7 @@ class TSViPoM(nn.Module):
         Returns:
             The state of each class map, [B * K].
         """
-        tokens, heard = self._maps(*self._classes(*self._completed(values, days, valid)), origin)
+        tokens, heard = self._maps(*self._classes(*self._completed(values, days, valid, origin)), origin)
         spatial = cast(Encoder, self.spatial)
         found = []
         for part in self._portions(len(tokens), tokens.shape[1]):
@@ -133,18 +137,23 @@ class TSViPoM(nn.Module):
         origin: tuple[int, int] = (0, 0),
     ) -> Tensor:
         """Score a part of a scene from the states of the whole in all spatial blocks, as `forward` would."""
-        height, width = values.shape[-2:]
-        classes, seen = self._classes(*self._completed(values, days, valid))
+        classes, seen = self._classes(*self._completed(values, days, valid, origin))
         tokens, _ = self._maps(classes, seen, origin)
         spatial = cast(Encoder, self.spatial)
         mixed = [
             spatial.norm(read_through(spatial, tokens[part], known, part))
             for part in self._portions(len(tokens), tokens.shape[1])
         ]
-        return self._logits(torch.cat(mixed), seen)[..., :height, :width]
+        return self._logits(torch.cat(mixed), seen)[self._inside(values, origin)]
 
     def observe(
-        self, values: Tensor, days: Tensor, valid: Tensor, state: tuple[State, ...] | None = None
+        self,
+        values: Tensor,
+        days: Tensor,
+        valid: Tensor,
+        state: tuple[State, ...] | None = None,
+        *,
+        origin: tuple[int, int] = (0, 0),
     ) -> tuple[State, ...]:
         """Add dates to the state of each place (causal models).
 
@@ -153,6 +162,7 @@ class TSViPoM(nn.Module):
             days: as in `forward`, [B, T] or [T].
             valid: as in `forward`, [B, T, H, W].
             state: what earlier calls returned for the same places; None to begin.
+            origin: as in `forward`.
 
         Returns:
             One state a layer: sums and counts of each of the B * h * w places, row by row.
@@ -163,7 +173,7 @@ class TSViPoM(nn.Module):
         if not self.config.causal:
             raise UnsupportedError("only a causal model keeps a state; train with `causal: true`")
         self._check(values, days, valid)
-        values, valid = pad(values, valid, self.config.patch)
+        values, valid = pad(values, valid, self.config.patch, origin)
         days = days.expand(len(values), -1)
         tokens, seen = self._tokens(values, days, valid)
         days = days.repeat_interleave(tokens.shape[1] * tokens.shape[2], 0)
@@ -246,11 +256,13 @@ class TSViPoM(nn.Module):
         # Features, both projections, the MLP and what they leave behind: 14 times the features, as measured.
         return 4 * dim * (14 * max(at_once, spatial) + 3 * kept)
 
-    def _completed(self, values: Tensor, days: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _completed(
+        self, values: Tensor, days: Tensor, valid: Tensor, origin: tuple[int, int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Checked, in whole patches and tiles, and filled up where the published model was."""
         self._check(values, days, valid)
         days = days.expand(len(values), -1)
-        values, valid = pad(values, valid, self.patch)
+        values, valid = pad(values, valid, self.patch, origin)
         if self.config.fill_dates is not None:
             values, days, valid = bring_to(self.config.fill_dates, values, days, valid)
         return values, days, valid

@@ -1,6 +1,6 @@
 """Whole scenes in, georeferenced maps out."""
 
-from sits.predict.blocks import Scorer, Scores, score_blocks
+from sits.predict.blocks import Scorer, Scores, blocks_of, score_blocks
 from sits.predict.files import MapPaths, load_scorer, segment_file
 from sits.predict.jobs import segment_each
 from sits.predict.lazy import segment
@@ -11,6 +11,7 @@ __all__ = [
     "MapPaths",
     "Scorer",
     "Scores",
+    "blocks_of",
     "is_batch",
     "load_scorer",
     "score_blocks",

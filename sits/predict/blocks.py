@@ -107,7 +107,7 @@ class Scorer:
     def scores(
         self, series: TimeSeries, days: Days, window: Window, known: tuple[State, ...] | None = None
     ) -> Scores:
-        """Score a window, which starts at a multiple of `unit`, with its context.
+        """Score a window, which starts at a multiple of `unit` on the map, with its context.
 
         Args:
             series: with the bands of the model.
@@ -122,7 +122,7 @@ class Scorer:
         halo = self.halo if known is None else 0
         outer = grid.whole if halo is None else window.pad(halo, grid.shape)
         values, valid = series.read(outer)
-        logits = self.run(values, valid, days, outer, known)
+        logits = self.run(values, valid, days, self.origin(grid, outer), known)
         rows, cols = window.within(outer)
         part = logits[:, rows, cols]
         if not np.isfinite(part).all():
@@ -131,6 +131,11 @@ class Scorer:
                 f"is model {self.card.name} damaged, or the scale of the input wrong?"
             )
         return Scores(window, part, valid[:, rows, cols].sum(axis=0).astype(np.uint16))
+
+    def origin(self, grid: Grid, window: Window) -> tuple[int, int]:
+        """Row and column of the first pixel of a window, from a multiple of `unit` on the map."""
+        top, left = grid.phase(self.unit)
+        return window.row + top, window.col + left
 
     def tensors(
         self, values: NDArray[np.float32], valid: NDArray[np.bool_], days: Days
@@ -148,14 +153,14 @@ class Scorer:
         values: NDArray[np.float32],
         valid: NDArray[np.bool_],
         days: Days,
-        outer: Window,
+        origin: tuple[int, int],
         known: tuple[State, ...] | None = None,
     ) -> NDArray[np.float32]:
-        """Logits [K, h, w] of reflectance [T, C, h, w] that lies at `outer` in its scene."""
+        """Logits [K, h, w] of reflectance [T, C, h, w] whose first pixel is at `origin`."""
         if not valid.any():
             # Nothing to see: no class is better than another, and the model need not be asked.
             return np.zeros((len(self.legend.classes), *valid.shape[1:]), dtype=np.float32)
-        images, origin = self.tensors(values, valid, days), (outer.row, outer.col)
+        images = self.tensors(values, valid, days)
         with torch.inference_mode():
             if known is None:
                 logits = self.model(*images, origin=origin)
@@ -180,12 +185,12 @@ class Scorer:
             MemoryBudgetError: if not even the smallest fits.
         """
         grid = series.grid
-        side = max(grid.shape)
+        side = max(length + more for length, more in zip(grid.shape, grid.phase(self.unit), strict=True))
         budget = default_budget() if memory is None else memory
         halo = self.halo
         if halo is None:
             if at_once or not self.surveys:
-                return self._whole(series, budget)
+                return self._whole(series, side, budget)
             if block is None and self.bytes_of(series, side) <= budget:
                 return ceil(side / self.unit) * self.unit
             halo = 0
@@ -217,8 +222,7 @@ class Scorer:
         # Features, two projections twice as wide and the MLP live at once, in float32.
         return reading + 4 * 12 * width * tokens
 
-    def _whole(self, series: TimeSeries, budget: int) -> int:
-        side = max(series.grid.shape)
+    def _whole(self, series: TimeSeries, side: int, budget: int) -> int:
         needed = self.bytes_of(series, side)
         if needed > budget:
             raise MemoryBudgetError(
@@ -245,7 +249,7 @@ def survey_scene(scorer: Scorer, series: TimeSeries, days: Days, block: int) -> 
     for step in range(scorer.depth):
         words = f"Context {step + 1} of {scorer.depth}"
         total: State | None = None
-        for window in progress(series.grid.blocks(block), words, series.grid.block_count(block)):
+        for window in progress(*blocks_of(scorer, series.grid, block, words)):
             found = _of_window(scorer, series, days, window, known)
             if found is not None:
                 total = found if total is None else total.merge(found)
@@ -263,9 +267,15 @@ def _of_window(
         return None
     with torch.inference_mode():
         found: State = scorer.model.survey(  # type: ignore[operator]
-            *scorer.tensors(values, valid, days), known, origin=(window.row, window.col)
+            *scorer.tensors(values, valid, days), known, origin=scorer.origin(series.grid, window)
         )
     return found
+
+
+def blocks_of(scorer: Scorer, grid: Grid, block: int, words: str) -> tuple[Iterator[Window], str, int]:
+    """The blocks of a scene, laid on multiples of the model's unit on the map: what `progress` takes."""
+    phase = grid.phase(scorer.unit)
+    return grid.blocks(block, phase), words, grid.block_count(block, phase)
 
 
 def score_blocks(
@@ -274,6 +284,7 @@ def score_blocks(
     block: int,
     start: date | None = None,
     done: Collection[Window] = (),
+    shown: bool = True,
 ) -> Iterator[Scores]:
     """Score a series block by block, row after row.
 
@@ -283,11 +294,12 @@ def score_blocks(
         block: side of a block, a multiple of the model's unit.
         start: first day of the season; None for the one the first date belongs to.
         done: windows to pass over.
+        shown: whether a bar tells how far it is.
     """
     days = scorer.days(series, start)
     grid: Grid = series.grid
     known: tuple[State, ...] | None = None
-    if scorer.surveys and block < max(grid.shape):
+    if scorer.surveys and grid.block_count(block, grid.phase(scorer.unit)) > 1:
         log.info(
             "%s: the whole scene is the context of model %s; it is read %d times, block by block",
             series.name,
@@ -295,7 +307,8 @@ def score_blocks(
             scorer.depth + 1,
         )
         known = survey_scene(scorer, series, days, block)
-    for window in progress(grid.blocks(block), "Blocks", grid.block_count(block)):
+    windows = blocks_of(scorer, grid, block, "Blocks")
+    for window in progress(*windows) if shown else windows[0]:
         if window in done:
             continue
         if known is None:

@@ -73,10 +73,11 @@ def _lazily(scorer: Scorer, series: TimeSeries, source: CubeSource, side: int, s
     empty = replace(source, data=xr.Dataset())
     data = source.data[[*dict.fromkeys(source.bands[band].variable for band in series.bands)]]
     rows: dict[int, list[Any]] = {}
-    for window in series.grid.blocks(side):
+    for window in series.grid.blocks(side, series.grid.phase(scorer.unit)):
         outer = series.grid.whole if scorer.halo is None else window.pad(scorer.halo, series.grid.shape)
         part = data.isel({y: outer.slices[0], x: outer.slices[1]}).drop_vars([y, x], errors="ignore")
-        task = delayed(_codes)(shared, part, empty, series.steps, series.bands, days, outer, window)
+        origin = scorer.origin(series.grid, outer)
+        task = delayed(_codes)(shared, part, empty, series.steps, series.bands, days, outer, origin, window)
         block = da.from_delayed(task, (window.height, window.width), dtype=np.uint8)  # type: ignore[no-untyped-call]
         rows.setdefault(window.row, []).append(block)
     return da.block(list(rows.values()))  # type: ignore[no-untyped-call]
@@ -90,13 +91,14 @@ def _codes(
     bands: tuple[str, ...],
     days: NDArray[np.int64],
     outer: Window,
+    origin: tuple[int, int],
     window: Window,
 ) -> NDArray[np.uint8]:
     """The codes of a window, from the part of the data that holds it and its context."""
     here = Window(0, 0, outer.height, outer.width)
     chosen = tuple(range(len(source.steps))) if steps is None else steps
     values, valid = replace(source, data=part).read(chosen, bands, here)
-    logits = scorer.run(values, valid, days, outer)
+    logits = scorer.run(values, valid, days, origin)
     rows, cols = window.within(outer)
     best = scorer.legend.codes[logits[:, rows, cols].argmax(axis=0)]
     return np.where(valid[:, rows, cols].any(axis=0), best, np.uint8(NODATA))

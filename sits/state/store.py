@@ -27,16 +27,16 @@ from geomix.files import make_folder, new_file
 from geomix.memory import format_memory
 from geomix.mixers import State
 from geomix.progress import progress
-from sits.data.inputs import days_of, prepare
+from sits.data.inputs import days_of
 from sits.dates import season_start
 from sits.grid import Grid, Window
 from sits.model import TSViPoM
-from sits.predict import Scorer, Scores
+from sits.predict import Scorer, Scores, blocks_of
 from sits.series import Acquisition, Mask, TimeSeries, Values
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 1
+_FORMAT = 2  # 1 laid the places from the corner of the raster, not on the map
 _FILE = "state.json"
 _ARRAYS = ("sums", "places", "pixels")
 
@@ -137,8 +137,9 @@ def read_state(folder: str | Path) -> SceneState:
         raise MissingFileError(f"{folder}: holds no state of a scene; make one with `segment --save-state`")
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        if found["format"] > _FORMAT:
-            raise FormatError(f"{file}: was written by a newer geomix; update geomix")
+        if found["format"] != _FORMAT:
+            way = "update geomix" if found["format"] > _FORMAT else "make the state anew"
+            raise FormatError(f"{file}: was written by another version of geomix; {way}")
         crs = None if found["crs"] is None else CRS.from_wkt(found["crs"])
         state = SceneState(
             folder=Path(folder),
@@ -217,14 +218,15 @@ def score_state(state: SceneState, scorer: Scorer, block: int) -> Iterator[Score
     network, grid = _network(scorer), state.grid
     side = network.config.patch
     sums, places, pixels = (np.load(state.array(name), mmap_mode="r") for name in _ARRAYS)
-    for window in progress(grid.blocks(block), "Blocks", grid.block_count(block)):
+    for window in progress(*blocks_of(scorer, grid, block, "Blocks")):
         outer = grid.whole if scorer.halo is None else window.pad(scorer.halo, grid.shape)
-        at = _places(outer, side)
+        origin = scorer.origin(grid, outer)
+        at = _places(outer, side, grid.phase(side))
         counts = np.array(places[at], dtype=np.int64)
         known = _states(network, np.array(sums[at]), counts, scorer.device)
         seen = torch.from_numpy(counts > 0)[None].to(scorer.device)
         with torch.inference_mode():
-            logits = network.read(known, seen, origin=(outer.row, outer.col))[0]
+            logits = network.read(known, seen, origin=origin)[0, :, origin[0] % side :, origin[1] % side :]
         rows, cols = window.within(outer)
         part: NDArray[np.float32] = logits[:, rows, cols].float().cpu().numpy()
         yield Scores(window, part, np.array(pixels[window.slices]))
@@ -236,7 +238,8 @@ def _take_in(
     """Write the arrays of `state`: those of `before`, if any, with the dates of the series added."""
     network, grid = _network(scorer), state.grid
     side, days = network.config.patch, days_of(series.dates, scorer.inputs, state.season)
-    rows, columns = -(-grid.height // side), -(-grid.width // side)
+    phase = grid.phase(side)
+    rows, columns = (slice_.stop for slice_ in _places(grid.whole, side, phase))
     width = sum(_widths(network))
     log.info("%s: the state takes %s", state.folder, format_memory(rows * columns * (4 * width + 2)))
     shapes = {"sums": (rows, columns, width), "places": (rows, columns), "pixels": grid.shape}
@@ -244,38 +247,21 @@ def _take_in(
     with _NewArrays(state) as made:
         new = {name: made.open(name, shapes[name], kinds[name]) for name in _ARRAYS}
         old = {name: np.load(before.array(name), mmap_mode="r") for name in _ARRAYS} if before else None
-        for window in progress(grid.blocks(block), "Dates", grid.block_count(block)):
+        for window in progress(*blocks_of(scorer, grid, block, "Dates")):
             values, valid = series.read(window)
-            at = _places(window, side)
+            at = _places(window, side, phase)
             known = None
             if old is not None:
                 counts = np.array(old["places"][at], dtype=np.int64)
                 known = _states(network, np.array(old["sums"][at]), counts, scorer.device)
-            after = _observe(
-                network, prepare(values, valid, scorer.inputs), valid, days, known, scorer.device
-            )
+            with torch.inference_mode():
+                images = scorer.tensors(values, valid, days)
+                after = network.observe(*images, known, origin=scorer.origin(grid, window))
             shape = new["places"][at].shape
             new["sums"][at] = torch.cat([one.total for one in after], 1).cpu().numpy().reshape(*shape, width)
             new["places"][at] = after[0].count.cpu().numpy().reshape(shape)
             earlier = 0 if old is None else old["pixels"][window.slices]
             new["pixels"][window.slices] = earlier + valid.sum(0)
-
-
-def _observe(
-    network: TSViPoM,
-    values: Values,
-    valid: Mask,
-    days: NDArray[np.int64],
-    known: tuple[State, ...] | None,
-    device: torch.device,
-) -> tuple[State, ...]:
-    with torch.inference_mode():
-        return network.observe(
-            torch.from_numpy(values)[None].to(device),
-            torch.from_numpy(days).to(device),
-            torch.from_numpy(valid)[None].to(device),
-            known,
-        )
 
 
 def _network(scorer: Scorer) -> TSViPoM:
@@ -309,10 +295,13 @@ def _states(
     return tuple(State(part, count) for part in torch.split(flat, _widths(network), dim=1))
 
 
-def _places(window: Window, side: int) -> tuple[slice, slice]:
-    """The patches of a window that starts at a whole patch."""
-    rows, cols = window.slices
-    return slice(rows.start // side, -(-rows.stop // side)), slice(cols.start // side, -(-cols.stop // side))
+def _places(window: Window, side: int, phase: tuple[int, int]) -> tuple[slice, slice]:
+    """The patches of a window in a scene whose first pixel lies `phase` pixels after a patch begins."""
+    rows, cols = (
+        slice((along.start + more) // side, -(-(along.stop + more) // side))
+        for along, more in zip(window.slices, phase, strict=True)
+    )
+    return rows, cols
 
 
 def _check_dates(state: SceneState, series: TimeSeries) -> None:

@@ -1,17 +1,15 @@
 """Training and scoring of time-series models."""
 
-from sits.task.experiment import SitsConfig
-from sits.task.scoring import count, evaluate, month_ends, score, score_by_month
-from sits.task.training import SitsTask, class_weights, train
+from sits.task.experiment import SitsConfig, SitsExperiment
+from sits.task.scoring import count, month_ends, score, score_by_month
+from sits.task.training import SitsTask
 
 __all__ = [
     "SitsConfig",
+    "SitsExperiment",
     "SitsTask",
-    "class_weights",
     "count",
-    "evaluate",
     "month_ends",
     "score",
     "score_by_month",
-    "train",
 ]

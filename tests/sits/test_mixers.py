@@ -5,7 +5,8 @@ import pytest
 from geomix.checkpoint import read_card
 from geomix.config import load_config, parse_config
 from geomix.errors import UnsupportedError
-from sits.task import SitsConfig, train
+from geomix.learn.experiment import train
+from sits.task import SitsConfig, SitsExperiment
 
 POM = {"name": "pom"}
 SPATIAL = [
@@ -31,11 +32,11 @@ def config(temporal: dict, spatial: dict) -> SitsConfig:
 @pytest.mark.parametrize("mixer", SPATIAL, ids=lambda mixer: f"{mixer['name']}{mixer.get('degree', '')}")
 def test_a_mixer_trains_a_step_in_the_tiny_model(mixer: dict, tmp_path) -> None:
     temporal = POM if mixer["name"] == "concentration" else mixer
-    file = train(config(temporal, mixer), tmp_path, device="cpu")
+    file = train(SitsExperiment(config(temporal, mixer)), tmp_path, device="cpu")
     assert read_card(file).model["spatial"]["mixer"]["name"] == mixer["name"]
 
 
 def test_concentration_cannot_mix_dates(tmp_path) -> None:
     """Series have ragged dates and no grid of fixed size."""
     with pytest.raises(UnsupportedError, match="built for grids"):
-        train(config({"name": "concentration", "shape": [15]}, POM), tmp_path, device="cpu")
+        train(SitsExperiment(config({"name": "concentration", "shape": [15]}, POM)), tmp_path, device="cpu")

@@ -104,11 +104,11 @@ def test_an_update_that_fails_leaves_the_state_as_it_was(tmp_path, scorer, monke
     kept = {file.name: file.read_bytes() for file in state.folder.iterdir()}
     calls = []
 
-    def broken(*args):
+    def broken(*args, **how):
         calls.append(1)
         if len(calls) > 2:
             raise OSError("disk full")
-        return right(*args)
+        return right(*args, **how)
 
     right = type(scorer.model).observe
     monkeypatch.setattr(type(scorer.model), "observe", broken)
@@ -160,7 +160,11 @@ def test_a_missing_or_damaged_state_says_so(tmp_path, scorer):
     content = json.loads((state.folder / "state.json").read_text())
     for damage, kind, message in (
         ("{", FormatError, "damaged"),
-        (json.dumps({**content, "format": 99}), FormatError, "newer geomix"),
+        (
+            json.dumps({**content, "format": 99}),
+            FormatError,
+            "another version of geomix; update",
+        ),
         (json.dumps({**content, "acquisitions": [{"date": "x"}]}), FormatError, "damaged"),
     ):
         (state.folder / "state.json").write_text(damage)

@@ -6,17 +6,22 @@ from datetime import date
 import numpy as np
 import pytest
 import torch
+from affine import Affine
 from safetensors.torch import load_file
 from torch import nn
 
-from geomix.checkpoint import load_model, read_card
+from geomix.checkpoint import Card, ClassInfo, give_card, load_model, read_card
 from geomix.config import load_config
 from geomix.errors import InputError
+from geomix.learn.experiment import evaluate, train
 from sits.data import IGNORE, LabelledSeries, collate
 from sits.data.inputs import Inputs
-from sits.grid import Window
+from sits.grid import Grid, Window
+from sits.io.options import ReadOptions
 from sits.model import TSViPoM
-from sits.task import SitsConfig, SitsTask, class_weights, evaluate, score, score_by_month, train
+from sits.predict import Scorer
+from sits.series import TimeSeries
+from sits.task import SitsConfig, SitsExperiment, SitsTask, score, score_by_month
 
 INPUTS = Inputs(bands=("B2",), mean=(0.0,), std=(1.0,))
 
@@ -37,13 +42,17 @@ def config(**changes):
 class Reads(nn.Module):
     """Calls each pixel by the value of its last valid date."""
 
+    patch, halo = 1, 0
+
     def __init__(self, classes=3):
         super().__init__()
         self.classes = classes
-        self.unused = nn.Parameter(torch.zeros(()))
+        named = tuple(ClassInfo(id=code, name=str(code), color="#000000") for code in range(classes))
+        inputs = INPUTS.model_dump()
+        give_card(self, Card(domain="sits", name="reads", model={}, classes=named, inputs=inputs))
 
-    def forward(self, values, days, valid):
-        last = torch.where(valid, days[:, :, None, None], -1).argmax(1, keepdim=True)
+    def forward(self, values, days, valid, origin):
+        last = torch.where(valid, days.view(1, -1, 1, 1), -1).argmax(1, keepdim=True)
         said = values[:, :, 0].gather(1, last)[:, 0].round().long()
         return nn.functional.one_hot(said.clamp(0, self.classes - 1), self.classes).movedim(-1, 1).float()
 
@@ -53,18 +62,15 @@ def series(said, labels, valid=None):
     labels = np.asarray(labels)
     seen = np.ones((len(said), *labels.shape), dtype=bool) if valid is None else np.asarray(valid)
 
-    def read(window):
-        rows, columns = window.slices
-        return said[:, :, rows, columns], seen[:, rows, columns]
-
     dates = tuple(date(2019, 1 + 2 * step, 15) for step in range(len(said)))
-    return LabelledSeries("s", read, dates, labels)
+    nowhere = Grid(None, Affine.identity(), *labels.shape)
+    return LabelledSeries(TimeSeries.from_arrays(said, dates, ("B2",), nowhere, seen), labels)
 
 
 def test_scores_pool_the_pixels_of_all_series():
     one = series([[[0, 0, 0, 1]]], [[0, 0, 1, 1]])
     two = series([[[1, 1]]], [[1, IGNORE]])
-    found = score(Reads(), [one, two], INPUTS)
+    found = score(Scorer(Reads()), [one, two])
     assert found["pixels"] == 5
     assert found["oa"] == pytest.approx(4 / 5)
     assert found["iou"][:2] == pytest.approx([2 / 3, 2 / 3])
@@ -74,26 +80,26 @@ def test_scores_pool_the_pixels_of_all_series():
 
 def test_a_pixel_that_no_date_shows_does_not_count():
     seen = series([[[0, 1]]], [[0, 0]], valid=[[[True, False]]])
-    found = score(Reads(), [seen], INPUTS)
+    found = score(Scorer(Reads()), [seen])
     assert (found["pixels"], found["oa"]) == (1, 1.0)
 
 
 def test_scores_by_month_show_what_is_known_by_then():
     grows = series([[[0, 1]], [[0, 1]], [[2, 1]]], [[2, 1]])
-    months = score_by_month(Reads(), [grows], INPUTS)
+    months = score_by_month(Scorer(Reads()), [grows])
     assert list(months) == ["2019-01", "2019-02", "2019-03", "2019-04", "2019-05"]
     assert [months[key]["oa"] for key in months] == [0.5, 0.5, 0.5, 0.5, 1.0]
 
 
 def test_nothing_to_score_is_an_error():
     with pytest.raises(InputError, match="nothing to score"):
-        score(Reads(), [], INPUTS)
+        score(Scorer(Reads()), [])
 
 
 def test_the_loss_ignores_void_and_unseen_pixels_and_weighs_classes():
     torch.manual_seed(0)
     small = config()
-    task = SitsTask(TSViPoM(small.model), small, torch.arange(10.0))
+    task = SitsTask(TSViPoM(small.model), small.train, 10, torch.arange(10.0))
     values = torch.randn(1, 3, 10, 8, 8)
     valid = torch.ones(1, 3, 8, 8, dtype=torch.bool)
     valid[..., :2, :2] = False
@@ -111,19 +117,10 @@ def test_the_loss_ignores_void_and_unseen_pixels_and_weighs_classes():
     assert empty.item() == 0
 
 
-def test_class_weights_are_one_for_the_mean_pixel():
-    one = series([[[0, 0, 0, 0]]], [[0, 0, 0, 1]])
-    weights = class_weights([one], 3, 0.5)
-    assert (weights[:2] * torch.tensor([3.0, 1.0])).sum() == pytest.approx(4)
-    assert weights[1] / weights[0] == pytest.approx(3**0.5)
-    assert weights[2] == 0
-    assert class_weights([one], 2, 0.0).tolist() == [1, 1]
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     run = tmp_path_factory.mktemp("run")
-    return run, train(config(), run, device="cpu")
+    return run, train(SitsExperiment(config()), run, device="cpu")
 
 
 def test_evaluation_repeats_the_numbers_of_the_card(trained):
@@ -131,7 +128,7 @@ def test_evaluation_repeats_the_numbers_of_the_card(trained):
     model = load_model(file, domain="sits")
     metrics = json.loads(read_card(file).model_dump_json())["metrics"]
     for split in ("val", "test"):
-        found = evaluate(model, split=split)
+        found = evaluate(SitsExperiment, model, split=split)
         assert set(found) == set(metrics[split])
         assert found["oa"] == pytest.approx(metrics[split]["oa"], abs=1e-9)
         assert found["miou"] == pytest.approx(metrics[split]["miou"], abs=1e-9)
@@ -142,6 +139,7 @@ def test_the_card_holds_the_whole_preprocessing(trained):
     card = read_card(file)
     assert len(card.inputs["mean"]) == len(card.inputs["std"]) == 10
     assert card.inputs["patch"] == 2
+    assert card.inputs["reach"] == 1 * 2 * 2 + 1  # one block of five patches, and the pixel's own patch
     assert [one.name for one in card.classes][:2] == ["Background", "Meadow"]
     assert card.data[0].split["kind"] == "synthetic"
     first, last = card.limits["dates"]
@@ -150,17 +148,17 @@ def test_the_card_holds_the_whole_preprocessing(trained):
 
 def test_evaluation_can_report_months(trained):
     _, file = trained
-    found = evaluate(load_model(file), split="test", by_month=True)
+    found = evaluate(SitsExperiment, load_model(file), split="test", by_month=True)
     assert found["by_month"][max(found["by_month"])]["oa"] == pytest.approx(found["oa"])
 
 
 def test_an_interrupted_run_ends_with_the_same_bits(trained, tmp_path):
     _, straight = trained
     short = config()
-    halted = train(short, tmp_path, max_minutes=1e-9, device="cpu")
+    halted = train(SitsExperiment(short), tmp_path, max_minutes=1e-9, device="cpu")
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 1
     assert halted.exists()
-    resumed = load_file(train(short, tmp_path, resume=True, device="cpu"))
+    resumed = load_file(train(SitsExperiment(short), tmp_path, resume=True, device="cpu"))
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == short.train.epochs
     expected = load_file(straight)
     assert all(torch.equal(resumed[name], expected[name]) for name in expected)
@@ -176,7 +174,7 @@ def test_training_data_are_what_prediction_is_fed(trained):
     small = config()
     one = open_splits(small.data, run / "synthetic", inputs, small.classes).test[0]
     batch = collate([one.sample(Window(0, 0, 8, 8), inputs)])
-    values, valid = one.read(Window(0, 0, 8, 8))
+    values, valid = one.series.read(Window(0, 0, 8, 8))
     assert torch.equal(batch.values[0], torch.from_numpy(prepare(values, valid, inputs)))
     assert batch.days[0].tolist() == days_of(one.dates, inputs).tolist()
 
@@ -200,3 +198,22 @@ def test_a_contradicting_experiment_says_why(changes, message):
         place[last] = value
     with pytest.raises(ValueError, match=message):
         SitsConfig.model_validate(values)
+
+
+def test_a_training_reads_images_as_the_user_says():
+    scene = SitsExperiment("eolearn", ReadOptions(scale=1.0, bands="B2,B3"))
+    assert scene.config.data.reading == ReadOptions(scale=1.0, bands="B2,B3")
+    with pytest.raises(InputError, match="kind synthetic are read in one way"):
+        SitsExperiment(config(), ReadOptions(scale=1.0))
+
+
+def test_a_training_that_starts_from_a_model_prepares_the_bands_as_that_did(trained, tmp_path):
+    run, file = trained
+    start = load_model(file)
+    fewer = config().changed({"classes": config().classes[:9], "model.classes": 9})
+    experiment = SitsExperiment(fewer)
+    splits = SitsExperiment(config()).open(run / "synthetic", tmp_path, start)
+    assert list(splits.inputs.mean) == start.card.inputs["mean"]
+    model = experiment.build(splits, start)
+    assert torch.equal(model.class_tokens, start.class_tokens[:9])
+    assert torch.equal(model.embed.weight, start.embed.weight)

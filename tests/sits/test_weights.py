@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from geomix.checkpoint import bundled_models, load_model
+from geomix.learn.experiment import evaluate
 from sits.data import open_splits
 from sits.data.inputs import Inputs
 from sits.data.sources import SyntheticData
-from sits.task import evaluate, score
+from sits.predict import Scorer
+from sits.task import SitsExperiment, score
 from tests.helpers import shared_data
 
 REAL = {"eolearn-demo": "sits/derived", "parcels-demo": "sits/worldcereal"}
@@ -23,32 +25,28 @@ def farmland(tmp_path_factory):
     inputs = Inputs.of_card(model.card.inputs)
     data = SyntheticData(patches=10, size=64, dates=24, seed=77)
     splits = open_splits(data, None, inputs, model.card.classes, tmp_path_factory.mktemp("farmland"))
-    return model, inputs, splits.of("all")[:4]
+    return Scorer(model), splits.of("all")[:4]
 
 
-def shuffled(series, seed):
+def shuffled(one, seed):
     """The same images in another order, under the same dates."""
-    order = np.random.default_rng(seed).permutation(len(series.dates))
-
-    def read(window):
-        values, valid = series.read(window)
-        return values[order], valid[order]
-
-    return replace(series, read=read)
+    order = np.random.default_rng(seed).permutation(len(one.dates))
+    series = replace(one.series, steps=tuple(order.tolist()))
+    return replace(one, series=series)
 
 
 def test_the_farmland_needs_time(farmland):
-    model, inputs, series = farmland
-    right = score(model, series, inputs)["miou"]
-    wrong = score(model, [shuffled(one, number) for number, one in enumerate(series)], inputs)["miou"]
+    scorer, series = farmland
+    right = score(scorer, series)["miou"]
+    wrong = score(scorer, [shuffled(one, number) for number, one in enumerate(series)])["miou"]
     assert right > 0.6
     assert right - wrong > 0.1
 
 
 def test_accuracy_grows_through_the_season(farmland):
-    model, inputs, series = farmland
+    scorer, series = farmland
     ends = [one.dates[len(one.dates) // part - 1] for part in (4, 2, 1) for one in series[:1]]
-    found = [score(model, series, inputs, until=end)["oa"] for end in ends]
+    found = [score(scorer, series, until=end)["oa"] for end in ends]
     assert all(later > earlier for earlier, later in pairwise(found))
 
 
@@ -56,7 +54,7 @@ def test_accuracy_grows_through_the_season(farmland):
 def test_models_of_real_data_reproduce_their_cards(name):
     folder = shared_data(REAL[name])
     model = load_model(name, domain="sits")
-    found = evaluate(model, folder, "test")
+    found = evaluate(SitsExperiment, model, folder, "test")
     card = model.card.metrics["test"]
     assert set(found) == set(card)
     assert found["oa"] == pytest.approx(card["oa"], abs=1e-3)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rasterio.crs import CRS
 
 from geomix.errors import InputError, MissingFileError, UnsupportedError
-from sits.grid import Grid, Window
+from sits.grid import Grid, Window, crs_name
 from sits.io.options import ReadOptions
 from sits.io.pastis.folder import BANDS, NODATA, PastisFolder, Patch
 from sits.radiometry import DIGITAL_NUMBER, Radiometry, decide_offset
@@ -61,7 +61,16 @@ def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
             f"{paths[0]}: holds {len(folder.patches)} patches, each a series; give one DATA_S2/S2_<id>.npy, "
             "or map all of them into a folder: `segment ... -o maps/`"
         )
-    return series_of_patch(folder, next(iter(folder.patches.values())), options)
+    return _told(series_of_patch(folder, next(iter(folder.patches.values())), options))
+
+
+def _told(series: TimeSeries) -> TimeSeries:
+    """Say how well a patch is placed."""
+    where = crs_name(series.grid.crs)
+    log.info(
+        "%s: placed by its footprint in %s, up to 3 m off the 10 m grid of Sentinel-2", series.name, where
+    )
+    return series
 
 
 def _of_file(file: Path, options: ReadOptions) -> TimeSeries:
@@ -89,7 +98,7 @@ def _of_file(file: Path, options: ReadOptions) -> TimeSeries:
     patch = folder.patches.get(int(match[1]))
     if patch is None:
         raise InputError(f"{root / 'metadata.geojson'}: does not list patch {match[1]}")
-    return series_of_patch(folder, patch, options, file)
+    return _told(series_of_patch(folder, patch, options, file))
 
 
 def series_of_patch(
@@ -112,11 +121,6 @@ def series_of_patch(
     for image in sorted(range(len(patch.dates)), key=lambda place: patch.dates[place]):
         groups.setdefault(patch.dates[image], []).append(image)
     name = f"S2_{patch.id}"
-    log.info(
-        "%s: placed by its footprint in %s, up to 3 m off the 10 m grid of Sentinel-2",
-        name,
-        patch.crs.to_string(),
-    )
     return TimeSeries(
         grid=grid,
         acquisitions=tuple(
