@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geomix.config import load_config
-from geomix.learn.experiment import count_parameters
+from geomix.encoder import parameters
 from geomix.learn.metrics import confusion, scores
 from geomix.learn.study import kept, train_once
 from sits.data import IGNORE, LabelledSeries, SitsSplits, open_splits
@@ -184,7 +184,7 @@ def _run(config: SitsConfig, method: str, split: str, seed: int, data: Path, pla
     if config.data.kind == "parcels":
         curve = {f"{end:%Y-%m}": count(scorer, splits.test, end).tolist() for end in month_ends(splits.test)}
     matrix = count(scorer, splits.test).tolist()
-    return Result(method, split, seed, matrix, curve, count_parameters(scorer.model))
+    return Result(method, split, seed, matrix, curve, parameters(scorer.model))
 
 
 def _forest(config: SitsConfig, splits: SitsSplits, split: str, seed: int) -> Result:
