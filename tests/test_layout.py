@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from itertools import chain
@@ -106,8 +107,13 @@ def tracked():
     return [Path(name) for name in listed.stdout.split("\0") if name]
 
 
+@cache
 def imports(file, at_start_only=False):
     """The modules that a file imports; also `a.b` of `from a import b`, which may be a module."""
+    return tuple(_imports(file, at_start_only))
+
+
+def _imports(file, at_start_only):
     for node in nodes(ast.parse(file.read_text(encoding="utf-8")), at_start_only):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -154,14 +160,25 @@ def test_imports_of_a_domain_point_down(file):
             assert floors[own] >= floors[other], f"{module(file)} imports {name}, which lies on a floor above"
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_the_rooms_of_a_domain_form_no_circle(domain):
-    graph = {room: set() for room in rooms(domain)}
-    for file in files(domain):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_rooms_of_a_package_form_no_circle(package):
+    graph = {room: set() for room in rooms(package)}
+    for file in files(package):
         own = room_of(module(file))
-        found = {room_of(name) for name in imports(file) if name.partition(".")[0] == domain}
+        found = {room_of(name) for name in imports(file) if name.partition(".")[0] == package}
         if own in graph:
             graph[own] |= found & {*graph} - {own}
+    TopologicalSorter(graph).prepare()
+
+
+def test_the_modules_of_the_house_import_each_other_in_no_circle():
+    names = {module(file).removesuffix(".__init__"): file for package in PACKAGES for file in files(package)}
+    graph = {}
+    for own, file in names.items():
+        found = {name for name in imports(file, at_start_only=True) if name in names} - {own}
+        # `from a.b import c` needs the package a.b only where c is no module of its own.
+        parts = {name.rpartition(".")[0] for name in found}
+        graph[own] = {name for name in found if name not in parts}
     TopologicalSorter(graph).prepare()
 
 
