@@ -35,6 +35,8 @@ class Line:
     """What the letters stand on, from the start of the image row to its end, [n, 2]; may be empty."""
     polygon: Points = field(default_factory=lambda: as_points(None))
     """The outline of the ink, [m, 2]; may be empty."""
+    is_band: bool = False
+    """Whether the polygon is only a band around the baseline, since the file gave none."""
     text: str | None = None
     """In logical order, NFC; None where the line has not been read."""
     confidence: float | None = None
@@ -49,6 +51,8 @@ class Line:
     """The base direction of the text, where a file or an option gave it."""
     kind: str | None = None
     """What a file or a detector calls the line, such as `heading`."""
+    is_aside: bool = False
+    """Whether the line is read but no part of the text of its page, as a printed letterhead is."""
     error: str | None = None
     """Why the line could not be read; its slot stays, so that no other line moves."""
 
@@ -89,6 +93,10 @@ class Page:
     size_known: bool = True
     """Whether the size is that of an image, or only the extent of lines whose file gives none."""
     lines: tuple[Line, ...] = ()
+    is_found: bool = False
+    """Whether its lines were found in the image, and not given by somebody."""
+    dropped: tuple[Line, ...] = ()
+    """What was found and not taken for writing; `error` says why."""
     regions: tuple[Region, ...] = ()
     source: str = ""
     """The name of the image file."""
@@ -100,8 +108,8 @@ class Page:
 
     @property
     def text(self) -> str:
-        """One line of text a line of the page; a line that was not read gives an empty one."""
-        return "\n".join(line.text or "" for line in self.lines)
+        """One line of text per line of the page, without those aside; an unread line gives an empty one."""
+        return "\n".join(line.text or "" for line in self.lines if not line.is_aside)
 
     def direction_of(self, line: Line) -> Direction | None:
         """The base direction of a line: its own, else its region's, else the page's."""
@@ -111,17 +119,20 @@ class Page:
     def scaled(self, x: float, y: float, width: int, height: int) -> Page:
         """The same page with all coordinates multiplied, as an image of another size shows it."""
         factor = np.array([x, y])
-        lines = tuple(
-            replace(
-                line,
-                baseline=line.baseline * factor,
-                polygon=line.polygon * factor,
-                char_boxes=line.char_boxes * np.tile(factor, 2),
+        lines, dropped = (
+            tuple(
+                replace(
+                    line,
+                    baseline=line.baseline * factor,
+                    polygon=line.polygon * factor,
+                    char_boxes=line.char_boxes * np.tile(factor, 2),
+                )
+                for line in part
             )
-            for line in self.lines
+            for part in (self.lines, self.dropped)
         )
         regions = tuple(replace(region, polygon=region.polygon * factor) for region in self.regions)
-        return replace(self, lines=lines, regions=regions, width=width, height=height)
+        return replace(self, lines=lines, dropped=dropped, regions=regions, width=width, height=height)
 
 
 def clip_points(points: Points, width: int, height: int) -> Points:

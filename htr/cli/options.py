@@ -42,6 +42,14 @@ Preview = Annotated[
 ]
 Overlay = Annotated[bool | None, Parameter(name="--overlay", show=False)]
 """The name of `--preview` until geomix 0.5; gone in the release after."""
+Print = Annotated[
+    Literal["auto", "text", "skip"],
+    Parameter(
+        name="--print",
+        help="Printed and typed lines: auto reads and marks them, and leaves them out of txt where at least "
+        "half of the lines are handwritten; text has them in txt always; skip does not read them.",
+    ),
+]
 MaxPixels = Annotated[
     str | None,
     Parameter(
@@ -56,6 +64,7 @@ def page_options(
     merge: bool = True,
     reading_order: Literal["given", "columns"] = "given",
     single_line: bool = False,
+    printed: Literal["auto", "text", "skip"] = "auto",
     max_pixels: str | None = None,
 ) -> "PageOptions":
     """The flags of a verb as the one value that the rooms below take."""
@@ -67,6 +76,7 @@ def page_options(
         merge=merge,
         order=reading_order,
         single_line=single_line,
+        printed=printed,
         max_pixels=pixels(max_pixels),
     )
 

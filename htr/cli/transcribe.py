@@ -15,6 +15,7 @@ from htr.cli.options import (
     Merge,
     Overlay,
     Preview,
+    Print,
     ReadingOrder,
     TextDirection,
     page_options,
@@ -66,6 +67,7 @@ def transcribe(
     single_line: Annotated[
         bool, Parameter(negative="", show_default=False, help="Each image is one line, cut out before.")
     ] = False,
+    printed: Print = "auto",
     max_pixels: MaxPixels = None,
     overlay: Overlay = None,
     device: DeviceOption = "auto",
@@ -85,7 +87,7 @@ def transcribe(
     from htr.predict.pages import transcribe_file
 
     picture = previewed(preview, overlay)
-    options = page_options(direction, ink, merge, reading_order, single_line, max_pixels)
+    options = page_options(direction, ink, merge, reading_order, single_line, printed, max_pixels)
     todo = {str(job.image): job for job in jobs(pages, lines)}
     _reader(model, device, lm, beam)  # a wrong name is one error, not one a page
     if output is not None:

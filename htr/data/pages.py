@@ -13,6 +13,7 @@ from htr.data.inputs import Sample
 from htr.io.images import MAX_PIXELS, SUFFIXES, read_images
 from htr.io.pages import read_lines
 from htr.layout.crop import HEIGHT, crop
+from htr.layout.given import outline_from_ink
 from htr.layout.sheet import as_sheet
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ def _lines_of(page: TruePage) -> Iterator[Sample]:
     there = (
         truth.scaled(width / truth.width, height / truth.height, width, height) if truth.size_known else truth
     )
-    for line in there.lines:
+    for line in outline_from_ink(pixels, there.lines):
         text = clean_label(line.text or "")
         if not text:
             continue

@@ -19,12 +19,16 @@ ABOVE = 0.75
 def complete(page: Page, name: str) -> Page:
     """Give every line a baseline and a polygon, and every region an outline, as far as they follow.
 
-    A line without a polygon gets a band around its baseline, as high as the distance of the lines allows. One
-    without a baseline gets a line along the lower edge of its polygon. One with neither gets an `error` and
-    keeps its slot. `name` is what the warnings call the file.
+    A line without a polygon gets a band around its baseline, as high as the distance of the lines allows,
+    until `outline_from_ink` draws its outline in the image. One without a baseline gets a line along the
+    lower edge of its polygon. One with neither gets an `error` and keeps its slot. `name` is what the
+    warnings call the file.
     """
     pitch = pitch_of_lines(page.lines) or max(page.height, 1) / 40.0
     lines = tuple(_complete_line(line, pitch, name) for line in page.lines)
+    bands = [line.id for line in lines if line.is_band]
+    if bands:
+        log.info("%s: %d lines have no polygon (%s ...); their ink gives it", name, len(bands), bands[0])
     regions = tuple(_complete_region(region, lines) for region in page.regions)
     return replace(page, lines=lines, regions=regions)
 
@@ -86,8 +90,7 @@ def _complete_line(line: Line, pitch: float, name: str) -> Line:
         log.warning("%s: line %s covers no part of the page; its text stays empty", name, line.id)
         return replace(line, error=line.error or "the line covers no part of the page")
     if _area(line.polygon) < 1.0:
-        log.warning("%s: line %s has no polygon; a band around its baseline serves", name, line.id)
-        line = replace(line, polygon=band(line.baseline, ABOVE * pitch, (1 - ABOVE) * pitch))
+        line = replace(line, polygon=band(line.baseline, ABOVE * pitch, (1 - ABOVE) * pitch), is_band=True)
     if len(line.baseline) < 2 or np.ptp(line.baseline, axis=0).max() < 2.0:
         line = replace(line, baseline=lower_edge(line.polygon))
     return line

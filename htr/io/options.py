@@ -23,5 +23,8 @@ class PageOptions:
     """Whether lines from a file keep its reading order; found ones are always put in order by columns."""
     single_line: bool = False
     """The whole image is one line, cut out before."""
+    printed: Literal["auto", "text", "skip"] = "auto"
+    """Printed and typed lines: `auto` reads and marks them, beside the text where at least half of the lines
+    are handwritten; `text` always has them in the text; `skip` does not read them."""
     max_pixels: int = MAX_PIXELS
     """The largest page, width times height, that is read."""

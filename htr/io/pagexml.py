@@ -315,6 +315,8 @@ def _add_region(
     element = new_child(parent, "TextRegion", {"id": key})
     if region.direction:
         element.set("readingDirection", _WORDS[region.direction])
+    if region.kind == "print":
+        element.set("production", "printed")
     if region.kind:
         element.set("custom", f"structure {{type:{clean_text(region.kind)};}}")
     bounds = bounds_of(lines)

@@ -14,6 +14,7 @@ from htr.page import Page, Points
 _SIDE = 2000
 """Longer side of the picture, px."""
 _GOOD, _BAD = (0, 130, 60), (210, 40, 30)
+_DROPPED = (130, 130, 130)
 _BASELINE, _NUMBER = (30, 60, 220), (180, 60, 0)
 
 
@@ -21,6 +22,7 @@ def preview(pixels: Grey, page: Page) -> Image.Image:
     """Draw outlines, baselines and reading order onto the page, at most 2,000 px long.
 
     Outlines go from green (sure) to red (unsure or not read), baselines are blue, each line has its number.
+    Grey is what was found and not taken for writing, with the reason.
 
     Args:
         pixels: the page, [H, W], at any scale.
@@ -34,6 +36,11 @@ def preview(pixels: Grey, page: Page) -> Image.Image:
     draw = ImageDraw.Draw(picture)
     factor = np.array([size[0] / max(page.width, 1), size[1] / max(page.height, 1)])
     font = ImageFont.load_default(size=18)
+    for line in page.dropped:
+        if len(line.polygon) >= 3:
+            corners = _corners(line.polygon * factor)
+            draw.polygon(corners, outline=_DROPPED, width=2)
+            draw.text(corners[0], line.error or "", fill=_DROPPED, font=font)
     for number, line in enumerate(page.lines):
         if len(line.polygon) >= 3:
             draw.polygon(

@@ -21,12 +21,12 @@ VERSION = 1
 
 
 def write_text(page: Page, path: str | Path, overwrite: bool = False) -> None:
-    """Write one line of UTF-8 text a line of the page, unread lines as empty ones.
+    """Write one line of UTF-8 text per line of the page but those aside, unread lines as empty ones.
 
     Raises:
         OutputExistsError: if the file exists and `overwrite` is false.
     """
-    lines = [clean_text(line.text or "") for line in page.lines]
+    lines = [clean_text(line.text or "") for line in page.lines if not line.is_aside]
     with new_file(path, overwrite) as temporary:
         temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
@@ -62,6 +62,7 @@ def page_dict(page: Page) -> dict[str, Any]:
             for region in page.regions
         ],
         "lines": [_line_dict(line) for line in page.lines],
+        "dropped": [{"reason": line.error, "polygon": _rows(line.polygon)} for line in page.dropped],
     }
 
 
@@ -108,6 +109,7 @@ def _line_dict(line: Line) -> dict[str, Any]:
         "id": line.id,
         "region": line.region,
         "kind": line.kind,
+        "aside": line.is_aside,
         "direction": line.direction,
         "text": line.text,
         "confidence": _finite(line.confidence),
@@ -131,6 +133,7 @@ def _line(item: dict[str, Any]) -> Line:
         id=item["id"],
         region=item["region"],
         kind=item["kind"],
+        is_aside=item.get("aside", False),
         direction=item["direction"],
         text=item["text"],
         confidence=item["confidence"],

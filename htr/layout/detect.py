@@ -15,17 +15,34 @@ from htr.layout.ridges import ridges
 from htr.layout.scale import DOUBT, ENOUGH, GOOD, fit, other_pitches
 from htr.layout.sideways import SIDEWAYS, uprightness
 from htr.layout.trace import Curve, absorb, merge, trace
-from htr.page import Line
+from htr.page import Line, box_polygon
 
 log = logging.getLogger(__name__)
 
 REACH = 2.6 * PITCH
 """Pieces of a line with a wider gap between them are two lines, px."""
+SPECK = "a speck"
+EDGE = "a short piece at the edge of the image"
+RULE = "a rule or the edge of a sheet"
+FAINT = "too faint"
+PICTURE = "a seal, a stamp or a drawing"
+THINNEST = 0.75
+"""What has more than this part of its ink in a band as thin as a rule is no writing."""
 APART = 1.0 * PITCH
 """Where pieces are not joined, a wider gap parts them, px."""
 
 
-def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") -> list[Line]:
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What is on a page, in its pixels."""
+
+    lines: list[Line]
+    """Lines of writing, from top to bottom as found."""
+    dropped: list[Line]
+    """What is as clear and was not taken for writing; `error` says why."""
+
+
+def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") -> Found:
     """Find the lines of a page with dark writing on light paper, from top to bottom as found.
 
     Args:
@@ -38,16 +55,20 @@ def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") 
     """
     found = ink_map(grey)
     if found is None:
-        return []
+        return Found([], [])
     best = _at_best_scale(grey, found, merge_pieces)
     if uprightness(best.usual.ink) < SIDEWAYS:
         log.warning("%s: its lines seem to run from top to bottom; turn it by 90 degrees and try again", name)
-    lines = best.lines
+    lines, dropped = best.lines, [*best.dropped, *_pictures(best.usual)]
     if best.headings is not None:
-        lines = lines + _lines(best.headings, _curves(best.headings.ink, merge_pieces), merge_pieces)
+        more, less = _lines(best.headings, _curves(best.headings.ink, merge_pieces), merge_pieces)
+        lines, dropped = lines + more, dropped + less
     if merge_pieces and is_flat(*grey.shape):
         lines = one_a_row(lines)
-    return [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
+    return Found(
+        [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)],
+        [replace(line, id=f"dropped_{number + 1:04d}") for number, line in enumerate(dropped)],
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +79,7 @@ class _Searched:
     headings: InkMap | None
     curves: list[Curve]
     lines: list[Line]
+    dropped: list[Line]
     fit: float
     """As `fit` of `htr.layout.scale` has it; 0 where no curve is a line of writing."""
 
@@ -87,14 +109,27 @@ def _at_best_scale(grey: Grey, found: InkMap, merge_pieces: bool) -> _Searched:
 def _searched(found: InkMap, merge_pieces: bool) -> _Searched:
     usual, headings = split_headings(found)
     curves = _curves(usual.ink, merge_pieces)
-    lines = _lines(usual, curves, merge_pieces)
-    return _Searched(usual, headings, curves, lines, fit(usual.ink, curves) if lines else 0.0)
+    lines, dropped = _lines(usual, curves, merge_pieces)
+    return _Searched(usual, headings, curves, lines, dropped, fit(usual.ink, curves) if lines else 0.0)
 
 
-def _lines(found: InkMap, curves: list[Curve], merge_pieces: bool) -> list[Line]:
+def _lines(found: InkMap, curves: list[Curve], merge_pieces: bool) -> tuple[list[Line], list[Line]]:
+    """Lines of writing, and what is as clear but is none."""
     gap = REACH if merge_pieces else APART
-    lines = outline(found.ink, found.faint, curves, gap)
-    return [_line(line, found) for line in lines if _is_writing(line, found.ink.shape)]
+    kept: list[Line] = []
+    dropped: list[Line] = []
+    for line in outline(found.ink, found.faint, curves, gap):
+        reason = _no_writing(line, found.ink.shape)
+        if reason is None:
+            kept.append(_line(line, found))
+        elif reason != SPECK:
+            dropped.append(replace(_line(line, found), error=reason))
+    return kept, dropped
+
+
+def _pictures(found: InkMap) -> list[Line]:
+    boxes = (found.pictures + 0.5) / found.scale - 0.5
+    return [Line(id="picture", polygon=box_polygon(*box), error=PICTURE) for box in boxes]
 
 
 def _curves(ink: Ink, merge_pieces: bool) -> list[Curve]:
@@ -104,17 +139,18 @@ def _curves(ink: Ink, merge_pieces: bool) -> list[Curve]:
     return absorb(merge(curves, walls, REACH)) if merge_pieces else curves
 
 
-def _is_writing(line: Outlined, size: tuple[int, int]) -> bool:
-    """No speck, no remainder of a frame or a rule."""
+def _no_writing(line: Outlined, size: tuple[int, int]) -> str | None:
+    """Why a line is none: a speck, or a remainder of a frame or a rule; None for writing."""
     (x0, y0), (x1, y1) = line.polygon.min(axis=0), line.polygon.max(axis=0)
     width = x1 - x0
     if line.ink < 0.06 * PITCH * PITCH or width < 0.3 * PITCH:
-        return False
+        return SPECK
     margin = 0.25 * PITCH
     if width < 3.0 * PITCH and (x0 < margin or y0 < margin or x1 > size[1] - margin or y1 > size[0] - margin):
-        return False
-    # The rest of a ruled line or the edge of the sheet.
-    return bool(line.thin < 0.6 and line.ink > 0.02 * width * PITCH)
+        return EDGE
+    if line.thin >= THINNEST:
+        return RULE
+    return FAINT if line.ink <= 0.02 * width * PITCH else None
 
 
 def _line(line: Outlined, found: InkMap) -> Line:

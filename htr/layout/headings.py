@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +60,8 @@ def split_headings(found: InkMap) -> tuple[InkMap, InkMap | None]:
     # A stroke has faint borders.
     faint = np.where(cv2.dilate(mask.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0, 0, found.faint)
     usual_ink = np.where(mask, 0, found.ink).astype(np.float32)
-    return InkMap(usual_ink, found.scale, faint.astype(np.float32)), _shrunk(found, mask, size)
+    rest = replace(found, ink=usual_ink, faint=faint.astype(np.float32))
+    return rest, _shrunk(found, mask, size)
 
 
 def _thickness(solid: NDArray[np.uint8], labels: NDArray[np.int32], count: int) -> NDArray[np.float64]:

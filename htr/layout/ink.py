@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
@@ -35,6 +35,8 @@ class InkMap:
     """Pixels of the map for one pixel of the page."""
     faint: Ink
     """The same down to hairlines, and to whatever else is as faint, [h, w]."""
+    pictures: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 4), np.int32))
+    """Boxes x0, y0, x1, y1 of seals, stamps and drawings, which `ink` leaves out, px of the map, [n, 4]."""
 
 
 def ink_map(grey: Grey) -> InkMap | None:
@@ -53,12 +55,21 @@ def ink_map_at(grey: Grey, scale: float) -> InkMap:
     """The ink of a page at a given scale, within bounds that the memory sets."""
     scale = float(np.clip(scale, 0.02, min(2.0, 6000.0 / max(grey.shape))))
     small = resized(grey, scale)
-    return InkMap(without_rim(writing(small), beside_the_sheet(small)), scale, writing(small, _HAIR))
+    usual = unframed(small)
+    pictures = pictures_in(usual, PITCH)
+    ink = without_rim(without_boxes(usual, pictures), beside_the_sheet(small))
+    return InkMap(ink, scale, writing(small, _HAIR), pictures)
 
 
 def writing(grey: Grey, share: float = 1.0) -> Ink:
     """The ink of a page without ruling, frames and pictures, [h, w]; `share` as in `darkness`."""
-    return without_pictures(without_frame(without_rules(darkness(grey, share), PITCH)), PITCH)
+    ink = unframed(grey, share)
+    return without_boxes(ink, pictures_in(ink, PITCH))
+
+
+def unframed(grey: Grey, share: float = 1.0) -> Ink:
+    """The ink of a page without ruling and frames, [h, w]; `share` as in `darkness`."""
+    return without_frame(without_rules(darkness(grey, share), PITCH))
 
 
 def beside_the_sheet(grey: Grey) -> NDArray[np.bool_]:
@@ -86,17 +97,25 @@ def without_rim(ink: Ink, beside: NDArray[np.bool_]) -> Ink:
     return np.where(rim[labels], np.float32(0.0), ink).astype(np.float32)
 
 
-def without_pictures(ink: Ink, pitch: float) -> Ink:
-    """The ink without seals, stamps and drawings: boxes of a high and wide part that are full of ink."""
+def pictures_in(ink: Ink, pitch: float) -> NDArray[np.int32]:
+    """Seals, stamps and drawings: boxes x0, y0, x1, y1 of high, wide parts that are full of ink, [n, 4]."""
     solid = (ink > 0.35).astype(np.uint8)
     _, _, stats, _ = cv2.connectedComponentsWithStats(solid, connectivity=8)
     width, height = stats[:, cv2.CC_STAT_WIDTH], stats[:, cv2.CC_STAT_HEIGHT]
-    kept = ink.copy()
+    boxes = []
     for index in np.flatnonzero((height > 2.0 * pitch) & (width > 1.2 * pitch)):
         x, y = stats[index, cv2.CC_STAT_LEFT], stats[index, cv2.CC_STAT_TOP]
-        box = (slice(y, y + height[index]), slice(x, x + width[index]))
-        if index and float(solid[box].mean()) > 0.45:
-            kept[box] = 0.0
+        box = (x, y, x + width[index], y + height[index])
+        if index and float(solid[box[1] : box[3], box[0] : box[2]].mean()) > 0.45:
+            boxes.append(box)
+    return np.array(boxes, np.int32).reshape(-1, 4)
+
+
+def without_boxes(ink: Ink, boxes: NDArray[np.int32]) -> Ink:
+    """The ink with nothing in some boxes x0, y0, x1, y1, [h, w]."""
+    kept = ink.copy()
+    for x0, y0, x1, y1 in boxes:
+        kept[y0:y1, x0:x1] = 0.0
     return kept
 
 

@@ -51,7 +51,7 @@ def outline(ink: Ink, faint: Ink, curves: list[Curve], gap: float) -> list[Outli
     lines: list[Outlined] = []
     for index, curve in enumerate(curves):
         for part in _runs(ink, owner, index, curve, gap):
-            line = _outlined(ink, owner, index, part, end_strokes(faint, owner, index, part))
+            line = outlined(ink, owner, index, part, end_strokes(faint, owner, index, part))
             if line is not None:
                 lines.append(line)
     return lines
@@ -185,9 +185,18 @@ def _rows(curve: Curve, height: int) -> tuple[int, int]:
     return max(int(curve.y.min() - reach), 0), min(int(curve.y.max() + reach) + 1, height)
 
 
-def _outlined(
+def outlined(
     ink: Ink, owner: NDArray[np.int32], index: int, curve: Curve, strokes: list[Strokes]
 ) -> Outlined | None:
+    """Draw a line around the ink of one curve; None where it has next to none.
+
+    Args:
+        ink: at the scale of `PITCH`, [h, w].
+        owner: the number of the curve that each inked pixel belongs to, -1 for none, [h, w].
+        index: of the curve.
+        curve: the middle of the line from its first to its last letter.
+        strokes: of its first and last letters, beyond its ends.
+    """
     y0, y1 = _rows(curve, ink.shape[0])
     x0, x1 = max(curve.start, 0), min(curve.end, ink.shape[1])
     mine = np.where(owner[y0:y1, x0:x1] == index, ink[y0:y1, x0:x1], 0.0)

@@ -1,4 +1,4 @@
-"""The page image as lines are found and read on it: dark ink on light paper."""
+"""The page image as lines are found and read on it: dark ink on light paper, in even light."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import replace
 from htr.io.images import PageImage
 from htr.io.options import PageOptions
 from htr.layout.ink import upright_polarity
+from htr.layout.light import level_light
 
 
 def as_sheet(image: PageImage, options: PageOptions | None = None) -> PageImage:
-    """The image with dark ink on light paper.
+    """The image with dark ink on light paper, and shadows and stains levelled.
 
     Args:
         image: as read, pixels [H, W].
@@ -19,4 +20,5 @@ def as_sheet(image: PageImage, options: PageOptions | None = None) -> PageImage:
     Returns:
         An image of the same size, [H, W].
     """
-    return replace(image, pixels=upright_polarity(image.pixels, (options or PageOptions()).polarity))
+    dark = upright_polarity(image.pixels, (options or PageOptions()).polarity)
+    return replace(image, pixels=level_light(dark))

@@ -20,8 +20,10 @@ from htr.io.images import Grey, PageImage, array_to_grey, read_images, to_grey
 from htr.io.options import PageOptions
 from htr.io.pages import read_lines
 from htr.layout.crop import HEIGHT, Crop, cut, holds_several_lines
-from htr.layout.detect import detect_lines
+from htr.layout.detect import Found, detect_lines
+from htr.layout.given import outline_from_ink
 from htr.layout.order import reading_order
+from htr.layout.printed import PRINT, are_print, mark_print, print_odds
 from htr.layout.sheet import as_sheet
 from htr.page import Direction, Line, Page, box_polygon
 from htr.predict.lines import Transcription, transcribe_lines
@@ -137,7 +139,7 @@ def find_page(image: PageImage, given: Page | None = None, options: PageOptions 
     name = Path(image.path).name
     direction = None if chosen.direction == "auto" else chosen.direction
     if given is not None:
-        page = _fitted(given, image)
+        page = _outlined(_fitted(given, image), image)
         if chosen.order == "columns":
             lines, regions = reading_order(page.lines, direction or page.direction)
             page = replace(page, lines=tuple(lines), regions=tuple(regions), origin=None)
@@ -149,12 +151,18 @@ def find_page(image: PageImage, given: Page | None = None, options: PageOptions 
     if chosen.single_line:
         whole = box_polygon(0, 0, width, height)
         base = np.array([[0.0, 0.78 * height], [float(width), 0.78 * height]])
-        found = [Line(id="line_0001", polygon=whole, baseline=base)]
+        found = Found([Line(id="line_0001", polygon=whole, baseline=base)], [])
     else:
         found = detect_lines(image.pixels, chosen.merge, image.path)
-    lines, regions = reading_order(found, direction)
+    lines, regions = reading_order(found.lines, direction)
     lines = [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
-    page = replace(empty, lines=tuple(lines), regions=tuple(regions))
+    page = replace(
+        empty,
+        lines=tuple(lines),
+        regions=tuple(regions),
+        dropped=tuple(found.dropped),
+        is_found=not chosen.single_line,
+    )
     return page.scaled(image.width / width, image.height / height, image.width, image.height)
 
 
@@ -171,17 +179,22 @@ def read_page(image: PageImage, reader: LineReader, page: Page, options: PageOpt
     pixels = image.pixels
     height, width = pixels.shape
     there = page.scaled(width / max(page.width, 1), height / max(page.height, 1), width, height)
-    crops = [_cut(pixels, line, image.path) for line in there.lines]
-    # Only of lines that somebody chose: advice to let them be found is no use for those that were.
-    if page.origin is not None or chosen.single_line:
+    crops: list[Crop | str | None] = [_cut(pixels, line, image.path) for line in there.lines]
+    if page.is_found:
+        odds = [print_odds(crop.pixels) if isinstance(crop, Crop) else None for crop in crops]
+        page = mark_print(page, are_print(odds), chosen.printed)
+    elif page.origin is not None or chosen.single_line:
+        # Only of lines that somebody chose: advice to let them be found is no use for those that were.
         _warn_of_paragraphs(there.lines, crops, image.path)
+    if chosen.printed == "skip" and page.is_found:
+        crops = [None if line.kind == PRINT else crop for line, crop in zip(page.lines, crops, strict=True)]
     texts = iter(reader([crop.pixels for crop in crops if isinstance(crop, Crop)]))
     read: list[tuple[Line, Crop | None, Transcription | None]] = []
     for line, crop in zip(page.lines, crops, strict=True):
-        if isinstance(crop, Crop):
-            read.append((line, crop, next(texts)))
-        else:
+        if isinstance(crop, str):
             read.append((replace(line, error=crop), None, None))
+        else:
+            read.append((line, crop, next(texts) if crop is not None else None))
     fallback = base_direction(" ".join(text.text for _, _, text in read if text is not None))
     size = np.array([page.width, page.height] * 2)
     back = size / np.array([width, height] * 2)
@@ -228,7 +241,7 @@ def _cut(pixels: Grey, line: Line, path: str) -> Crop | str:
     return crop
 
 
-def _warn_of_paragraphs(lines: Sequence[Line], crops: Sequence[Crop | str], path: str) -> None:
+def _warn_of_paragraphs(lines: Sequence[Line], crops: Sequence[Crop | str | None], path: str) -> None:
     thick = [
         line.id
         for line, crop in zip(lines, crops, strict=True)
@@ -260,6 +273,16 @@ def _one_page(image: ImageLike, max_pixels: int, given: Page | None) -> PageImag
         raise InputError(f"an image is a path, a Pillow image or an array, got {type(image).__name__}")
     pixels = to_grey(image) if isinstance(image, Image.Image) else array_to_grey(image)
     return PageImage(pixels, pixels.shape[1], pixels.shape[0], "image", 0, 1)
+
+
+def _outlined(page: Page, image: PageImage) -> Page:
+    """Lines of which only the baseline is known get their outline from the ink."""
+    if not any(line.is_band for line in page.lines):
+        return page
+    height, width = image.pixels.shape
+    there = page.scaled(width / page.width, height / page.height, width, height)
+    drawn = replace(there, lines=tuple(outline_from_ink(image.pixels, there.lines)))
+    return drawn.scaled(page.width / width, page.height / height, page.width, page.height)
 
 
 def _fitted(given: Page, image: PageImage) -> Page:

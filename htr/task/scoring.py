@@ -149,7 +149,7 @@ def _unread(page: Page) -> tuple[Line, ...]:
 
 
 def _whole(page: Page) -> str:
-    return " ".join(filter(None, (clean_label(line.text or "") for line in page.lines)))
+    return " ".join(filter(None, (clean_label(line.text or "") for line in page.lines if not line.is_aside)))
 
 
 def _pages(samples: Iterable[Sample]) -> Iterator[list[Sample]]:

@@ -60,7 +60,7 @@ from tests.htr.making import as_page, column, fake_reader, page_of, paper, recta
 
 def ids_in_order(rows):
     image, page = page_of(rows)
-    found, _ = reading_order(detect_lines(image))
+    found, _ = reading_order(detect_lines(image).lines)
     truth = dict(match_lines(found, page.lines).pairs)
     return [truth.get(index) for index in range(len(found))]
 
@@ -89,8 +89,8 @@ def test_case_03_pieces_on_one_line_are_one_line_unless_asked_otherwise():
     gaps = [[40, 120 + 67 * n % 110, 340 + 83 * n % 120, 560] for n in range(8)]
     rows = [(a + 26, b - 26, 50 + 36 * n) for n in range(8) for a, b in pairwise(gaps[n])]
     image, _ = page_of(rows)
-    assert len(detect_lines(image)) == 8
-    assert len(detect_lines(image, merge_pieces=False)) >= 16
+    assert len(detect_lines(image).lines) == 8
+    assert len(detect_lines(image, merge_pieces=False).lines) >= 16
 
 
 def test_case_19_a_blank_page_gives_an_empty_result_at_once():
@@ -106,7 +106,7 @@ def test_case_19_a_few_specks_are_no_lines():
     rng = np.random.default_rng(0)
     for y, x in rng.integers(10, 480, (60, 2)):
         image[y : y + 2, x : x + 2] = 40
-    assert len(detect_lines(image)) <= 2
+    assert len(detect_lines(image).lines) <= 2
 
 
 def test_case_20_light_ink_on_dark_is_found_and_cut_as_dark_ink():

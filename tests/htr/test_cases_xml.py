@@ -41,11 +41,12 @@ def test_case_04_lines_and_regions_without_coords_get_them_from_what_is_there(tm
     lines = [
         f'<TextLine id="l{n}"><Baseline points="10,{y} 150,{y}"/></TextLine>' for n, y in enumerate((30, 70))
     ]
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         page = read(tmp_path, PAGE.format(f'<TextRegion id="r"><Coords/>{"".join(lines)}</TextRegion>'))
     assert [line.bounds() for line in page.lines] == [(10, 0, 150, 40), (10, 40, 150, 80)]
     assert page.regions[0].polygon.tolist() == rectangle(10, 0, 150, 80).tolist()
-    assert "line l0 has no polygon" in caplog.text
+    assert "2 lines have no polygon" in caplog.text
+    assert all(line.is_band for line in page.lines)
 
 
 def test_case_04_a_line_without_baseline_gets_one_from_its_polygon(tmp_path):

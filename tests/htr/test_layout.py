@@ -18,7 +18,7 @@ from tests.htr.making import column, page_of, paper, rectangle, scribble
 
 
 def f1(image, page):
-    return match_lines(detect_lines(image), page.lines).f1
+    return match_lines(detect_lines(image).lines, page.lines).f1
 
 
 @pytest.mark.parametrize("slope", [-0.08, 0.0, 0.08])
@@ -29,7 +29,7 @@ def test_slanting_lines_are_found(slope):
 
 def test_baselines_lie_under_the_letters():
     image, page = page_of(column(60, 540, 60, 8))
-    found = detect_lines(image)
+    found = detect_lines(image).lines
     for i, j in match_lines(found, page.lines).pairs:
         assert abs(found[i].baseline[:, 1].mean() - page.lines[j].baseline[0, 1]) < 4
 
@@ -56,7 +56,7 @@ def test_a_heading_in_large_letters_is_one_line():
     for y in range(190, 460, 36):
         cv2.putText(image, "and so the words go on and on", (60, y), font, 0.9, 40, 1, cv2.LINE_AA)
     cv2.putText(image, "Fevrier 1742", (60, 110), cv2.FONT_HERSHEY_TRIPLEX, 2.3, 40, 5, cv2.LINE_AA)
-    found = detect_lines(image)
+    found = detect_lines(image).lines
     heading = [line for line in found if line.bounds()[1] < 130]
     assert len(found) == 9
     assert len(heading) == 1
@@ -84,7 +84,7 @@ def test_a_heading_of_unequal_letters_is_one_line(size):
     for x, shape, pen in HEADING:
         points = np.array(shape) * [size, -size] + [60 + x * size, 140]
         cv2.polylines(image, [np.rint(points).astype(np.int32)], False, 40, round(pen * size), cv2.LINE_AA)
-    found = detect_lines(image)
+    found = detect_lines(image).lines
     assert len(found) == 14
     heading = [line for line in found if line.bounds()[1] < 140]
     assert len(heading) == 1
@@ -119,7 +119,7 @@ def test_a_tail_that_touches_the_next_line_is_no_spike_of_its_outline():
     cv2.line(image, (200, lower - 6), (450, lower - 4), 40, 2, cv2.LINE_AA)
     tops = []
     for drawn in (clear, image):
-        found = detect_lines(drawn)
+        found = detect_lines(drawn).lines
         assert len(found) == 9
         line = min(found, key=lambda line: abs(line.baseline[:, 1].mean() - lower))
         tops.append(line.bounds()[1])
@@ -130,7 +130,7 @@ def test_a_tail_that_touches_the_next_line_is_no_spike_of_its_outline():
 def test_a_piece_of_a_seam_beside_a_line_is_none_of_its_letters():
     image, _ = page_of(column(60, 540, 60, 9))
     image[225:300, 52:55] = 60
-    line = next(line for line in detect_lines(image) if 268 < line.baseline[:, 1].mean() < 284)
+    line = next(line for line in detect_lines(image).lines if 268 < line.baseline[:, 1].mean() < 284)
     x0, y0, _, y1 = line.bounds()
     assert (x0 > 52, y0 > 245, y1 < 296) == (True,) * 3
 
@@ -139,7 +139,7 @@ def test_a_piece_of_a_seam_beside_a_line_is_none_of_its_letters():
 def test_hairlines_of_the_first_and_last_letters_are_in_the_outline(side):
     """A swash too faint for the search is followed; a longer stroke and strokes of a grid are not."""
     image, page = page_of([(100, 440, 60 + 36 * n) for n in range(9)])
-    plain = extents(detect_lines(image), page)[:, int(side > 0)]
+    plain = extents(detect_lines(image).lines, page)[:, int(side > 0)]
     tip = 82 if side < 0 else 456
     inner = 108 if side < 0 else 432
     y = page.lines[4].baseline[0, 1]
@@ -152,7 +152,7 @@ def test_hairlines_of_the_first_and_last_letters_are_in_the_outline(side):
     for x in range(0, 48, 12):
         for rise in (-3, 5, 13, 21):
             cv2.line(image, (inner + side * x, y - rise), (inner + side * (x + 6), y - rise - 2), 190, 2)
-    swashed = extents(detect_lines(image), page)[:, int(side > 0)]
+    swashed = extents(detect_lines(image).lines, page)[:, int(side > 0)]
     assert side * (swashed[4] - tip) > 0
     assert np.abs(swashed - plain)[[0, 1, 2, 3, 5, 6, 7, 8]].max() < 3
 
@@ -173,7 +173,7 @@ def test_faint_writing_under_strong_writing_is_found():
 def test_the_scale_of_the_scan_does_not_matter():
     image, page = page_of(column(60, 540, 60, 9))
     large = image.repeat(3, axis=0).repeat(3, axis=1)
-    assert match_lines(detect_lines(large), page.scaled(3, 3, 1800, 1260).lines).f1 == 1.0
+    assert match_lines(detect_lines(large).lines, page.scaled(3, 3, 1800, 1260).lines).f1 == 1.0
 
 
 def test_the_pitch_of_the_ink_is_that_of_the_lines():
@@ -236,8 +236,8 @@ def test_pieces_in_an_image_as_flat_as_a_line_are_one_a_row():
     for number, (x0, x1) in enumerate([(40, 240), (300, 420), (560, 900), (990, 1200), (1300, 1560)]):
         for y in (60, 120):
             scribble(image, x0, x1, y, 14, seed=number + 9 * (y > 60))
-    upper, lower = sorted(detect_lines(image), key=lambda line: line.bounds()[1])
-    assert len(detect_lines(image, merge_pieces=False)) > 4
+    upper, lower = sorted(detect_lines(image).lines, key=lambda line: line.bounds()[1])
+    assert len(detect_lines(image, merge_pieces=False).lines) > 4
     for found, y in ((upper, 60), (lower, 120)):
         assert np.abs(found.baseline[:, 1] - y).max() < 8
         assert found.bounds()[2] > 1500
@@ -369,4 +369,4 @@ def test_lines_are_found_where_paragraphs_repeat_more_than_lines():
         (40, 400),
     ]
     image, truth = page_of([(left, right, 50 + 36 * row) for row, (left, right) in enumerate(edges)])
-    assert match_lines(detect_lines(image), truth.lines).f1 > 0.9
+    assert match_lines(detect_lines(image).lines, truth.lines).f1 > 0.9
