@@ -49,11 +49,11 @@ class Source(Config):
     source: str
     licence: str
     split: Any = None
-    """Which part served for what, in a form that the domain's `evaluate` can repeat."""
+    """How the data are divided, in a form that `evaluate` of the domain can repeat."""
 
 
 class Card(Config):
-    """What a model file says about itself."""
+    """The description inside a model file."""
 
     format: int = FORMAT
     """Version of this layout."""
@@ -86,7 +86,7 @@ def save_model(model: "nn.Module", card: Card, path: str | Path, overwrite: bool
 
     if Path(path).suffix != ".safetensors":
         raise CheckpointError(f"{path}: the name of a model file must end in .safetensors")
-    # A copy each: the file format refuses tensors that share memory, as tied weights do.
+    # Copies, because the file format refuses tensors that share memory, as tied weights do.
     weights = {
         name: value.detach().to("cpu", copy=True).contiguous() for name, value in model.state_dict().items()
     }
@@ -96,7 +96,7 @@ def save_model(model: "nn.Module", card: Card, path: str | Path, overwrite: bool
     versions = {"geomix": geomix.__version__, "torch": torch.__version__, "python": platform.python_version()}
     text = card.model_copy(update={"versions": versions}).model_dump_json()
     with new_file(path, overwrite) as temporary:
-        # Not save_file: it shuts out everybody but the owner.
+        # Not save_file: it gives read permission to the owner alone.
         temporary.write_bytes(save(weights, metadata={"format": "pt", _KEY: text}))
 
 
@@ -138,7 +138,7 @@ def load_model(
     Args:
         name_or_file: as `geomix info` lists it, or the path of a .safetensors file.
         device: where the weights go.
-        domain: what the caller can use; a model of another domain is an error.
+        domain: the domain that the caller needs; a model of another domain is an error.
 
     Returns:
         The model in eval mode; `model.card` says what it is.
@@ -165,7 +165,7 @@ def load_model(
 
 
 def give_card(model: "nn.Module", card: Card) -> None:
-    """Let `card_of` find a card; it is no weight and no buffer, so it goes around `nn.Module`."""
+    """Attach a card for `card_of`, past `nn.Module`: it is neither a weight nor a buffer."""
     object.__setattr__(model, "card", card)
 
 
@@ -192,7 +192,7 @@ def bundled_models(domain: str | None = None) -> list[tuple[str, Path]]:
 
 
 def kept_model(name_or_file: str | Path, device: "str | torch.device", domain: str) -> "nn.Module":
-    """Load a model once a process, for work on each of many inputs; a changed file is read anew."""
+    """Load a model once per process, for work on many inputs; a changed file is read again."""
     file = find_model(name_or_file, domain)
     return _kept_model(file, file.stat().st_mtime_ns, str(device), domain)
 

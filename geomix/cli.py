@@ -1,4 +1,4 @@
-"""The command `geomix`: the domains' verbs, and what is said about the installation itself."""
+"""The command `geomix`: the verbs of the domains, and information about the installation."""
 
 import logging
 import sys
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Seconds = Annotated[float, Parameter(help="A rival whose single run takes longer is shown as not run.")]
+Seconds = Annotated[
+    float, Parameter(help="Time limit per run; a rival that takes longer is shown as not run.")
+]
 
 app = App(
     name="geomix",
@@ -31,7 +33,7 @@ app = App(
     version=geomix.__version__,
 )
 for domain, sentence in DOMAINS.items():
-    # By path, not by import: the command starts without the libraries of three domains.
+    # By path, so that the command starts without the libraries of the domains.
     app.command(f"{domain}.cli:app", name=domain, help=sentence)
 
 config_app = App(name="config", help="The configurations that come with geomix.")
@@ -40,7 +42,7 @@ app.command(config_app)
 
 @config_app.command(name="list")
 def list_all(domain: str | None = None, /) -> None:
-    """Print the names of the configurations, those of one domain or all."""
+    """Print the names of the configurations of one domain, or of all."""
     if domain is None:
         print("\n".join(_config_names()))
     elif domain in DOMAINS:
@@ -51,7 +53,7 @@ def list_all(domain: str | None = None, /) -> None:
 
 @config_app.command
 def show(name: str, /) -> None:
-    """Print a configuration, to be saved and changed: `geomix config show sits/tiny > mine.yaml`."""
+    """Print a configuration to save and change: `geomix config show sits/tiny > mine.yaml`."""
     names = _config_names()
     fitting = [full for full in names if name in (full, full.partition("/")[2])]
     if not fitting:
@@ -84,7 +86,7 @@ def bench(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure the mixer or a domain (mixer, sits, pointcloud, htr), or what the mixers can learn (mixers).
+    """Measure the mixer or a domain (mixer, sits, pointcloud, htr), or what mixers can learn (mixers).
 
     `mixers` takes the names of its experiments: composition, forecast and recall. --device is for the mixer;
     the domains take CUDA if it works.
@@ -120,7 +122,7 @@ def run(argv: Sequence[str]) -> int:
         return 2
     try:
         if first in DOMAINS:
-            # Here, where a package that took the name of a domain becomes an error of ours.
+            # This turns a package that took the name of a domain into one of our errors.
             room(first, "cli")
         command, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
         talk(quiet=_is_asked(bound.arguments, "quiet"), debug=_is_asked(bound.arguments, "debug"))
@@ -133,13 +135,13 @@ def run(argv: Sequence[str]) -> int:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output went away, as `head` does; that is no failure of ours.
+        # The reader of the output has closed it, as `head` does: no failure.
         sys.stderr.close()
         return 0
     except OSError as error:
         if error.filename is None and error.errno not in {ENOSPC, EDQUOT, EFBIG, EROFS}:
             raise
-        # A full disk, a folder that may not be written: nothing that a traceback would explain.
+        # A full disk or a read-only folder: a traceback would explain nothing.
         place = "" if error.filename is None else f"{error.filename}: "
         print(f"error: {place}{error.strerror}", file=sys.stderr)
         return 1

@@ -1,7 +1,7 @@
 """Configurations: frozen, typed, filled from YAML, and strict about every key.
 
 The files live in `configs/<domain>/<name>.yaml` of the repository and travel inside the wheel as
-`geomix/configs`. A key that nobody reads is an error that names the file, the line and the nearest key.
+`geomix/configs`. An unknown key is an error that names the file, the line and the nearest key.
 """
 
 import re
@@ -19,7 +19,7 @@ Where = tuple[int | str, ...]
 
 
 class Config(BaseModel):
-    """A frozen set of named values; the docstring under each field says its meaning and unit."""
+    """A frozen set of named values; the docstring below each field states its meaning and unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -48,7 +48,7 @@ C = TypeVar("C", bound=BaseModel)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that looks most like `word`, or None where none comes close."""
+    """The choice most similar to `word`, or None if none is close."""
     close = get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return close[0] if close else None
 
@@ -63,7 +63,7 @@ def hint(word: str, choices: Iterable[str]) -> str:
 
 
 def config_folder() -> Path:
-    """The folder that holds one folder of YAML files a domain."""
+    """The folder that holds one folder of YAML files per domain."""
     package = Path(__file__).parent
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
@@ -128,7 +128,7 @@ def _validate(kind: type[C], values: Mapping[str, Any], place: Callable[[Where],
         return kind.model_validate(dict(values))
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        # An unknown key first: it is often the reason why another one is missing.
+        # An unknown key first: it is often why another one is missing.
         first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise ConfigError(f"{place(first['loc'])}: {_explain(kind, first)}{more}") from None
@@ -148,7 +148,7 @@ def _explain(kind: type[BaseModel], problem: Any) -> str:
 
 
 def _fields(kind: type[BaseModel], at: Where) -> list[str]:
-    """The keys of the model that stands at a place inside `kind`."""
+    """The keys of the model at a path inside `kind`."""
     models = [kind]
     for part in at:
         inner = [
@@ -167,7 +167,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as people write it: `1e-3` is a number, and a key given twice is an error."""
+    """YAML as people write it: `1e-3` is a number, and a duplicate key is an error."""
 
     @classmethod
     def construct(cls, root: yaml.Node) -> Any:
@@ -188,14 +188,14 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-# YAML 1.1 wants a point in a float, so that 1e-3 would be a text.
+# YAML 1.1 requires a point in a float, so it would read 1e-3 as text.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
 
 
 def _lines(node: yaml.Node | None, at: Where = ()) -> Iterator[tuple[Where, int]]:
-    """Where each key of a YAML document stands: its path and its line, counted from 1."""
+    """The path and the line of each key of a YAML document, counted from 1."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield (*at, key.value), key.start_mark.line + 1
@@ -207,7 +207,7 @@ def _lines(node: yaml.Node | None, at: Where = ()) -> Iterator[tuple[Where, int]
 
 
 def _line_of(at: Where, lines: Mapping[Where, int]) -> int:
-    """The line of a key, or of the nearest thing around it that the file does hold."""
+    """The line of a key, or of the nearest enclosing key that the file holds."""
     while at and at not in lines:
         at = at[:-1]
     return lines.get(at, 1)

@@ -1,4 +1,4 @@
-"""The one table of the domains, through which the core reaches them by name and only at call time."""
+"""The table of the domains. The core reaches them only through it, by name and at call time."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -37,7 +37,7 @@ def room(domain: str, name: str) -> ModuleType:
 
 
 def domain_folder(domain: str) -> Path | None:
-    """Where the package of a domain lies; None where that import name is not geomix's own."""
+    """The folder of the package of a domain; None if another package took its import name."""
     spec = find_spec(domain)
     home = Path(__file__).parent.parent
     if spec is None or spec.origin is None or Path(spec.origin).parent.parent != home:
@@ -58,7 +58,7 @@ def _other_owners(domain: str) -> list[str]:
 
 
 def intruder(domain: str) -> MissingPackageError:
-    """The error that says which installed package hides a domain, and the way out."""
+    """The error that names the installed package that hides a domain, and the way out."""
     owners = ", ".join(_other_owners(domain)) or "a folder of that name on the import path"
     return MissingPackageError(
         f"the import name {domain!r} is taken by {owners}, which hides geomix's files; "

@@ -1,7 +1,7 @@
-"""What can go wrong, as a caller would catch it.
+"""The errors that a caller can catch.
 
-Every error of geomix is a `GeomixError` and also the built-in error of its kind. A message says what is
-wrong, where, what was found and the way out; the command line prints it as one line and exits with 1.
+Every error of geomix is a `GeomixError` and also a built-in error of its kind. A message says what is wrong,
+where, what was found and the way out. The command line prints it as one line and exits with 1.
 """
 
 
@@ -10,23 +10,23 @@ class GeomixError(Exception):
 
 
 class InputError(GeomixError, ValueError):
-    """The data or an argument contradicts itself or what the model needs."""
+    """The data or an argument contradict themselves or do not fit the model."""
 
 
 class SegmentsError(GeomixError, ValueError):
-    """The description of a token layout contradicts itself or the tokens."""
+    """The description of a token layout contradicts itself or does not fit the tokens."""
 
 
 class MissingFileError(GeomixError, FileNotFoundError):
-    """A file or folder that should be read is not there."""
+    """A file or folder to be read does not exist."""
 
 
 class OutputExistsError(GeomixError, FileExistsError):
-    """The output is there already and may not be overwritten."""
+    """The output exists already and may not be overwritten."""
 
 
 class FormatError(GeomixError, ValueError):
-    """A file is truncated, damaged or of a format that its reader does not know."""
+    """A file is truncated, damaged or in an unknown format."""
 
 
 class ConfigError(GeomixError, ValueError):
@@ -38,15 +38,15 @@ class CheckpointError(GeomixError, ValueError):
 
 
 class UnsupportedError(GeomixError, NotImplementedError):
-    """The request makes sense, but this part cannot serve it."""
+    """The request is valid, but this part of geomix does not support it."""
 
 
 class MissingPackageError(GeomixError, ImportError):
-    """An optional package is needed and not installed, or another package took its place."""
+    """A required optional package is not installed, or another package took its import name."""
 
 
 class MemoryBudgetError(GeomixError, MemoryError):
-    """The work does not fit into the memory that it may use."""
+    """The work does not fit into its memory budget."""
 
 
 class NonFiniteError(GeomixError, ArithmeticError):
@@ -54,7 +54,7 @@ class NonFiniteError(GeomixError, ArithmeticError):
 
 
 class ProcessError(GeomixError, RuntimeError):
-    """Another process of the same training ended or does not answer."""
+    """Another process of the same training has ended or does not answer."""
 
 
 _LONGEST = 300

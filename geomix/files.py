@@ -1,4 +1,4 @@
-"""Output files that are complete or not there at all."""
+"""Output files that are either complete or absent, and patterns for input files."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ _own_since: ContextVar[float | None] = ContextVar("_own_since", default=None)
 
 @contextmanager
 def rewriting_since(start: float) -> Iterator[None]:
-    """Let a task replace files written after `start`, seconds since 1970: those of its own lost attempt."""
+    """Let a task replace files written after `start`, in seconds since 1970: its own lost ones."""
     token = _own_since.set(start)
     try:
         yield
@@ -24,7 +24,7 @@ def rewriting_since(start: float) -> Iterator[None]:
 
 
 def is_taken(path: str | Path, overwrite: bool = False) -> bool:
-    """Whether there is a file in the place of an output that may not be replaced."""
+    """Whether a file that may not be replaced is in the way of an output."""
     start, target = _own_since.get(), Path(path)
     if overwrite or not target.exists():
         return False
@@ -54,7 +54,7 @@ def expand(inputs: Iterable[str | Path]) -> list[Path]:
 
 
 def make_folder(path: str | Path) -> Path:
-    """Make a folder for results, and those above it, where they are not there yet.
+    """Make a folder for results, and its parents, if they do not exist.
 
     Raises:
         OutputExistsError: if a file is in the way.
@@ -70,10 +70,10 @@ def make_folder(path: str | Path) -> Path:
 
 @contextmanager
 def new_file(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary path beside `path` that takes its place when the block ends well.
+    """Give a temporary path beside `path`; its file replaces `path` when the block succeeds.
 
     The temporary name keeps the suffix, because writers choose the format by it. Side files that a writer
-    names after it, as GDAL does with `map.tif.aux.xml`, move along. When the block raises, all are removed.
+    names after it, such as `map.tif.aux.xml` of GDAL, move with it. If the block raises, all are removed.
 
     Raises:
         OutputExistsError: if `path` exists and `overwrite` is false, at the start or at the end.
@@ -87,7 +87,7 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
     try:
         yield temporary
         _refuse_existing(target, overwrite)
-        # The file itself goes last: whoever sees it, sees its side files too.
+        # The file itself goes last, so that it never appears without its side files.
         for written in sorted(_written(temporary), key=lambda file: len(file.name), reverse=True):
             os.replace(written, target.with_name(target.name + written.name.removeprefix(temporary.name)))
     finally:

@@ -1,4 +1,4 @@
-"""How much memory the work may use, and how much it used."""
+"""How much memory the work may use, and how much it has used."""
 
 import os
 import re
@@ -57,7 +57,7 @@ def available_memory() -> int:
 
 
 def default_budget() -> int:
-    """Bytes that a job may use when nothing else is said: half of what is free, shared by the jobs."""
+    """Bytes that a job may use by default: half of the free memory, shared between the jobs."""
     return available_memory() // 2 // int(os.environ.get(JOBS_VARIABLE, "1"))
 
 
@@ -66,7 +66,7 @@ def peak_memory() -> int:
     status = Path("/proc/self/status")
     found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
     if found:
-        # On Linux the other figure begins with what the parent held when it started this process.
+        # On Linux the figure of getrusage starts with the memory that the parent held at the fork.
         return int(found[1]) * 1024
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)

@@ -1,4 +1,4 @@
-"""The options that the verbs of all domains share, so that they look and mean the same everywhere."""
+"""The options that the verbs of all domains share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,34 +7,34 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-Output = Annotated[Path, Parameter(name=["--output", "-o"], help="Where the result goes.")]
+Output = Annotated[Path, Parameter(name=["--output", "-o"], help="The result.")]
 ModelOption = Annotated[
     str, Parameter(name="--model", help="Name of a bundled model (see `geomix info`) or a .safetensors file.")
 ]
 DeviceOption = Annotated[
     Literal["auto", "cpu", "cuda"],
-    Parameter(name="--device", help="What computes; auto takes CUDA if it works."),
+    Parameter(name="--device", help="Device that computes; auto uses CUDA if it works."),
 ]
 MemoryOption = Annotated[
     str | None,
-    Parameter(name="--memory", help="Most memory to use, such as 4GB; half of what is free if not given."),
+    Parameter(name="--memory", help="Memory limit, such as 4GB; half of the free memory if not given."),
 ]
 Scheduler = Annotated[
     str | None,
     Parameter(
         name="--scheduler",
-        help="Address of a Dask scheduler, whose workers share the inputs; see `geomix.parallel.cluster`.",
+        help="Address of a Dask scheduler whose workers share the inputs; see `geomix.parallel.cluster`.",
     ),
 ]
 RunFolder = Annotated[
     Path | None,
     Parameter(
-        name=["--output", "-o"], help="Folder of the run: checkpoints, log, model; runs/NAME if not given."
+        name=["--output", "-o"], help="Run folder for checkpoints, log and model; runs/NAME if not given."
     ),
 ]
 Resume = Annotated[
     bool,
-    Parameter(name="--resume", negative="", show_default=False, help="Go on with the run in the folder."),
+    Parameter(name="--resume", negative="", show_default=False, help="Continue the run in the folder."),
 ]
 Start = Annotated[
     str | None,
@@ -48,14 +48,14 @@ MaxMinutes = Annotated[
     float | None,
     Parameter(
         name="--max-minutes",
-        help="Start no epoch, but the first, that would end later; the run can be resumed.",
+        help="Time limit: start no epoch, except the first, that would end later. The run can be resumed.",
     ),
 ]
 Seeds = Annotated[int, Parameter(name="--seeds", validator=Number(gte=1), help="Number of seeds.")]
-Epochs = Annotated[int, Parameter(name="--epochs", validator=Number(gte=1), help="Length of each training.")]
+Epochs = Annotated[int, Parameter(name="--epochs", validator=Number(gte=1), help="Epochs of each training.")]
 StudyFolder = Annotated[
     Path,
-    Parameter(name=["--output", "-o"], help="Folder for runs and results; goes on with what is there."),
+    Parameter(name=["--output", "-o"], help="Folder for runs and results; finished ones are kept."),
 ]
 Overwrite = Annotated[
     bool,
@@ -63,10 +63,10 @@ Overwrite = Annotated[
         name="--overwrite", negative="", show_default=False, help="Replace the output if it exists already."
     ),
 ]
-# The command line reads this one itself, before the verb runs; a verb only has to accept it.
+# The command line reads this one before the verb runs; a verb only has to accept it.
 Quiet = Annotated[
     bool,
-    Parameter(name="--quiet", negative="", show_default=False, help="No progress, only warnings and errors."),
+    Parameter(name="--quiet", negative="", show_default=False, help="Show only warnings and errors."),
 ]
 Json = Annotated[
     bool, Parameter(name="--json", negative="", show_default=False, help="Print JSON instead of a table.")
@@ -83,10 +83,10 @@ class BatchOptions:
     """The options of every verb that works on many inputs."""
 
     jobs: Annotated[int, Parameter(name="--jobs", validator=Number(gte=1))] = 1
-    """Inputs that are worked on side by side, each in a process of its own."""
+    """Number of inputs to process in parallel, each in its own process."""
     scheduler: Scheduler = None
     resume: Annotated[bool, Parameter(name="--resume", negative="", show_default=False)] = False
-    """Go on with an interrupted call: inputs whose outputs are newer than themselves are done."""
+    """Continue an interrupted call: leave out every input whose outputs are newer than the input."""
     skip_existing: Annotated[bool, Parameter(name="--skip-existing", negative="", show_default=False)] = False
     """Leave out every input whose outputs exist."""
     overwrite: Overwrite = False

@@ -1,6 +1,6 @@
-"""What a long job says while it runs: a bar and log lines on stderr, never on stdout.
+"""Progress of a long job: a bar and log lines on stderr, never on stdout.
 
-A library should not talk, so nothing is shown until `talk` is called, as the command line does.
+A library should be silent, so nothing is shown until the command line calls `talk`.
 """
 
 import logging
@@ -13,12 +13,12 @@ from geomix.domains import DOMAINS
 T = TypeVar("T")
 
 PACKAGES = ("geomix", *DOMAINS)
-"""Whose loggers speak to the user."""
+"""The packages whose loggers speak to the user."""
 _shown = False
 
 
 class _CurrentStderr(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to the stderr of the moment: a caller may have replaced it since the handler was made."""
+    """Writes to the current stderr: a caller may have replaced it since the handler was made."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -26,7 +26,7 @@ class _CurrentStderr(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 class _Line(logging.Formatter):
-    """Information as it is; anything worse with its kind in front, like an error of the command line."""
+    """Information as it is; warnings and errors with their kind in front."""
 
     def format(self, record: logging.LogRecord) -> str:
         kind = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
@@ -34,7 +34,7 @@ class _Line(logging.Formatter):
 
 
 def talk(quiet: bool = False, debug: bool = False) -> None:
-    """Show progress and log lines on stderr; when quiet, warnings alone; to debug, tracebacks too."""
+    """Show progress and log lines on stderr; only warnings if quiet; also tracebacks to debug."""
     global _shown
     _shown = not quiet
     handler = _CurrentStderr()
@@ -46,17 +46,17 @@ def talk(quiet: bool = False, debug: bool = False) -> None:
 
 
 def progress(items: Iterable[T], description: str, total: float | None = None) -> Iterator[T]:
-    """Pass the items on and show how many are done.
+    """Yield the items and show how many are done.
 
     Args:
         items: what is worked on.
         description: the words before the bar.
-        total: how many items there are, where `items` has no length.
+        total: the number of items, if `items` has no length.
     """
     if not (_shown and sys.stderr.isatty()):
         yield from items
         return
-    # Here, not above: rich takes a tenth of a second, which `geomix --help` should not pay.
+    # Imported here, because rich takes a tenth of a second that `geomix --help` does not need.
     from rich.console import Console
     from rich.progress import track
 

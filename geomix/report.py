@@ -1,4 +1,4 @@
-"""How results look on stdout: aligned columns for people, JSON for programs."""
+"""Results on stdout: aligned columns for people, JSON for programs."""
 
 import json
 import math
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def json_text(value: Any) -> str:
-    """Write a value as JSON that every parser accepts: what is NaN or infinite becomes null."""
+    """Write a value as JSON that every parser accepts: NaN and infinity become null."""
     return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Write rows under a header, numbers to the right and rounded to four digits, None and NaN as `-`."""
+    """Write rows under a header: numbers right-aligned with four digits, None and NaN as `-`."""
     body = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *body, strict=True)]
     numeric = [all(_is_number(cell) for cell in column) for column in zip(*body, strict=True)] or [
@@ -26,7 +26,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def flat(scores: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The single figures of a nested result, named by their path; lists are left to the JSON."""
+    """The single figures of a nested result, named by their path; lists appear only in JSON."""
     rows: list[tuple[str, Any]] = []
     for key, value in scores.items():
         if isinstance(value, Mapping):

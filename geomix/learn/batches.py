@@ -1,6 +1,6 @@
-"""Training samples that are drawn by number: as many an epoch as asked for, the same for the same seed.
+"""Training samples drawn by number: any number per epoch, and the same ones for the same seed.
 
-Of several processes each takes its share of every batch, so the batches do not depend on how many there are.
+Each of several processes takes its share of every batch, so batches do not depend on their number.
 """
 
 import math
@@ -18,9 +18,9 @@ Collate = Callable[[list[Any]], Any]
 
 
 class BatchNumbers(Sampler[list[int]]):
-    """The sample numbers of each batch of an epoch, or this process's share of them, which may be none.
+    """The sample numbers of each batch of an epoch, or this process's share of them, which may be empty.
 
-    They are drawn from torch's own numbers, which training seeds by the epoch, alike on all processes.
+    They are drawn from the generator of torch, which training seeds per epoch, alike on all processes.
     """
 
     def __init__(self, per_epoch: int, batch_size: int) -> None:
@@ -50,7 +50,7 @@ class Repeated(Dataset[T]):
 
 
 class _Collated:
-    """Makes a batch of samples, and `NOTHING` of none."""
+    """Makes a batch of samples, or `NOTHING` if there are none."""
 
     def __init__(self, collate: Collate) -> None:
         self._collate = collate
@@ -60,7 +60,7 @@ class _Collated:
 
 
 class SampleData(pl.LightningDataModule):
-    """Samples drawn by number to train on, and whole items, one a batch, to validate on."""
+    """Samples drawn by number for training, and whole items, one per batch, for validation."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class SampleData(pl.LightningDataModule):
         )
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
-        """Whole items, or this process's share of them; none where nothing is held out for validation."""
+        """Whole items, or this process's share of them; empty if nothing is held out for validation."""
         mine = own(range(len(cast(Sized, self.val))))
         if not mine:
             return []

@@ -12,31 +12,31 @@ class TrainConfig(Config):
     """How a model is trained."""
 
     epochs: int = Field(ge=1)
-    """How often the training data is gone through; validation and checkpoints come at the end of one."""
+    """Passes over the training data; each ends with a checkpoint, and with validation if it is due."""
     epoch_steps: int | None = Field(None, ge=1)
-    """Batches that make an epoch; all of the training data if not given. Smaller ones save more often."""
+    """Batches per epoch; all of the training data if not given. Shorter epochs save more often."""
     batch_size: int = Field(ge=1)
-    """Samples a step. Several processes share them, so their number does not change what is learned."""
+    """Samples per batch. Several processes share them, so the number of processes changes no result."""
     accumulate: int = Field(1, ge=1)
-    """Batches whose gradients are added up before a step."""
+    """Batches whose gradients are summed before a step."""
     learning_rate: float = Field(gt=0)
     """The peak, reached after the warm-up."""
     weight_decay: float = Field(0.05, ge=0)
-    """AdamW's pull of weight matrices towards 0."""
+    """Weight decay of AdamW, for weight matrices only."""
     warmup: float = Field(0.05, ge=0, lt=1)
     """Share of all steps over which the learning rate rises."""
     clip: float | None = Field(1.0, gt=0)
     """Largest norm of the gradient; no limit if null."""
     ema: float | None = Field(None, gt=0, lt=1)
-    """Decay a step of the running average of the weights; no average if null."""
+    """Decay per step of the running average of the weights; no average if null."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """bf16 computes in bfloat16 where that is safe and keeps the weights in float32."""
+    """bf16 computes in bfloat16 where that is safe and stores the weights in float32."""
     seed: int = Field(0, ge=0)
-    """Decides the order of samples, augmentation and dropout."""
+    """Seed of the initial weights, the order of samples, augmentation and dropout."""
     workers: int = Field(0, ge=0)
-    """Processes that load data beside the training."""
+    """Processes that load data in parallel to the training."""
     val_every: int = Field(1, ge=1)
-    """Epochs from one validation to the next."""
+    """Epochs between validations."""
     tensorboard: bool = False
     """Whether the figures of each epoch are also written for TensorBoard, which must be installed."""
 

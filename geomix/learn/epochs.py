@@ -1,4 +1,4 @@
-"""What makes training resumable: an epoch that depends on nothing but its number, and a record after each."""
+"""Resumable training: each epoch depends only on its number, and leaves a record."""
 
 import logging
 import random
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def seed_everything(seed: int, epoch: int = 0, turn: int = 0, rank: int = 0) -> None:
-    """Start the random numbers of Python, NumPy and torch from a seed, an epoch and where in it we are."""
+    """Seed Python, NumPy and torch from a seed, an epoch, a turn within it and a rank."""
     place = [turn, rank] if turn or rank else []
     number = int(np.random.SeedSequence([seed, epoch, *place]).generate_state(1)[0])
     random.seed(number)
@@ -37,10 +37,10 @@ def seed_everything(seed: int, epoch: int = 0, turn: int = 0, rank: int = 0) -> 
 class EpochLoader:
     """The batches of one epoch after another, each with its own random numbers.
 
-    The seed is set when the first batch is asked for: then Lightning knows the epoch, also after a resume,
-    and the order of samples, the seeds of loader processes, augmentation and dropout all follow from it.
-    Where the data are gone through several times an epoch, each turn has its own seed. Of several processes
-    all draw the same order; once it is drawn, each has random numbers of its own for its dropout.
+    The seed is set when the first batch is requested. Lightning then knows the epoch, also after a resume,
+    and the order of samples, the seeds of loader processes, augmentation and dropout all follow from it. If
+    an epoch passes over the data several times, each turn has its own seed. All processes draw the same
+    order; afterwards each has its own random numbers for dropout.
     """
 
     def __init__(self, batches: "DataLoader[Any]", seed: int, steps: int, epoch: Callable[[], int]) -> None:
@@ -67,7 +67,7 @@ class EpochLoader:
 
 
 class Idle:
-    """The validation of a process that has no item to judge while others have."""
+    """The validation of a process that has no item to judge while other processes have."""
 
     def __len__(self) -> int:
         return 1
@@ -77,16 +77,16 @@ class Idle:
 
 
 def validation(batches: Any) -> Any:
-    """The loader of this process's share of the validation, or None where no process has any."""
+    """The loader of this process's share of the validation, or None if no process has any."""
     if not any(gather(len(batches))):
         return None
     return batches if len(batches) else Idle()
 
 
 class EpochEnd(pl.Callback):
-    """After each epoch: one line on the log, the checkpoints, and a look at the clock.
+    """After each epoch: write one line of the log and the checkpoints, and check the clock.
 
-    Of several processes rank 0 writes all that, and its scores and its clock count.
+    Of several processes rank 0 writes, and its scores and its clock count.
     """
 
     def __init__(self, folder: Path, config: TrainConfig, max_minutes: float | None) -> None:
@@ -123,7 +123,7 @@ class EpochEnd(pl.Callback):
         loss = fmean(gather(float(torch.stack(self._losses).mean())))
         done = trainer.current_epoch + 1
         is_best = self._is_best(task)
-        # The line before the checkpoint: a run that dies between the two repeats the epoch and its line.
+        # The line before the checkpoint: a run that dies in between repeats the epoch and its line.
         if self._log is not None:
             self._log.add({"epoch": done, "loss": loss, **self._scores, "seconds": round(seconds, 2)})
         share_buffers(task)

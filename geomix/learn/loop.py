@@ -28,35 +28,35 @@ def fit(
     max_minutes: float | None = None,
     device: str = "auto",
 ) -> bool:
-    """Train `task` and keep what is needed to go on later.
+    """Train `task` and save what is needed to resume.
 
     The run folder gets `last.ckpt` after every epoch, `best.ckpt` whenever the task's goal improves, and the
     figures of each epoch in `log.jsonl` and `log.csv`. All randomness is a function of the seed and the
     epoch, so a run that was stopped and resumed ends with the same bits as one that was not; an epoch cut
     short is repeated.
 
-    Started by `torchrun` it trains with Lightning's DDP, over gloo on CPUs and NCCL on CUDA devices, one a
-    process. A step is that of a single process on the same batch but for batch norms and losses that are no
-    mean over samples, which see one share of the batch each. Rank 0 keeps the run folder, which all must see.
+    Under `torchrun` it trains with Lightning's DDP, over gloo on CPUs and over NCCL with one CUDA device per
+    process. A step equals that of a single process on the same batch, except that batch norms, and losses
+    that are no mean over samples, see one share. Rank 0 writes the run folder, which all must see.
 
     Args:
-        task: what is trained; it holds the final weights afterwards.
-        data: gives `train_dataloader()` and `val_dataloader()`, which may be empty. With several processes,
-            each gives as many training batches, and in each the share that `geomix.parallel.ranks.own` names.
+        task: what is trained, in place.
+        data: gives `train_dataloader()` and `val_dataloader()`, which may be empty. All processes must
+            give the same number of training batches, each with the share that `ranks.own` names.
         config: the settings.
         run_dir: the run folder, made if needed.
-        resume: go on from `last.ckpt` where there is one.
+        resume: continue from `last.ckpt` if there is one.
         max_minutes: start no epoch that would probably end later than this.
         device: `auto`, `cpu` or `cuda`.
 
     Returns:
-        True if all epochs are done, False if the time was up.
+        True if all epochs are done, False if the time ran out.
 
     Raises:
         OutputExistsError: if the folder holds a run already and `resume` is false.
         NonFiniteError: if the loss or its gradient is NaN or infinite.
         InputError: if there is no training batch, or it has fewer samples than there are processes.
-        ProcessError: if another process ended or does not answer.
+        ProcessError: if another process has ended or does not answer.
     """
     join(config.batch_size, device)
     with naming_the_rank():
@@ -75,13 +75,13 @@ def _fit(
     """Do what `fit` says."""
     last = begin(folder, resume)
     if resume and last is None:
-        log.info("%s: nothing to resume yet, starting afresh", folder)
+        log.info("%s: nothing to resume yet, starting from the beginning", folder)
     end = EpochEnd(folder, config, max_minutes)
     with warnings.catch_warnings():
-        # How many workers help and whether there is validation data is the caller's business.
+        # The caller decides on the number of workers and on validation data.
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         warnings.filterwarnings("ignore", ".*but have no `val_dataloader`.*")
-        # Lightning asks torch in a way that torch is about to drop.
+        # Lightning uses a function of torch that is deprecated.
         warnings.filterwarnings("ignore", ".*LeafSpec.*deprecated.*", FutureWarning)
         logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
         trainer = pl.Trainer(
@@ -118,9 +118,9 @@ def _fit(
                 weights_only=True,
             )
         except SystemExit:
-            # Lightning turns Ctrl+C into an exit; the caller shall see what it was.
+            # Lightning turns Ctrl+C into an exit; give the caller the original.
             raise KeyboardInterrupt from None
-    # Nobody reads the checkpoints before rank 0 has written them.
+    # No process reads the checkpoints before rank 0 has written them.
     gather(None)
     return end.finished
 
@@ -143,7 +143,7 @@ def begin(folder: Path, resume: bool) -> Path | None:
 
 
 def _machines(device: str) -> dict[str, Any]:
-    """What Lightning must know about devices and processes."""
+    """The arguments of the Trainer for devices and processes."""
     place = here()
     accelerator = "gpu" if choose_device(device).type == "cuda" else "cpu"
     if place.world == 1:
@@ -162,7 +162,7 @@ def _machines(device: str) -> dict[str, Any]:
 
 
 def restore(task: Task, run_dir: str | Path) -> None:
-    """Load the best weights of a run into `task`, the last ones where nothing was validated.
+    """Load the best weights of a run into `task`, or the last ones if nothing was validated.
 
     Raises:
         MissingFileError: if the folder holds no checkpoint.

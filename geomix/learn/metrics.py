@@ -1,6 +1,6 @@
-"""Quality figures that are added up over batches, blocks and pages, and only then turned into rates.
+"""Quality figures, counted over batches, blocks and pages before they become rates.
 
-A rate whose denominator is 0 is NaN, never 0: a class that a scene does not hold is no failure.
+A rate with a denominator of 0 is NaN, never 0: a class that a scene does not contain is no failure.
 """
 
 import math
@@ -21,10 +21,10 @@ def confusion(pred: Tensor, target: Tensor, classes: int, ignore: int | None = N
         pred: class numbers, any shape.
         target: the true class numbers, same shape.
         classes: how many classes there are, K.
-        ignore: places whose target is this number do not count.
+        ignore: positions with this target do not count.
 
     Returns:
-        Counts, int64, [K, K]; rows are the truth, columns the prediction. Confusions add up.
+        Counts, int64, [K, K]; rows are the truth, columns the prediction. Confusion matrices can be summed.
 
     Raises:
         InputError: if the shapes differ or a number that counts is outside 0 to K - 1.
@@ -39,22 +39,22 @@ def confusion(pred: Tensor, target: Tensor, classes: int, ignore: int | None = N
         outside = (values < 0) | (values >= classes)
         if outside.any():
             raise InputError(
-                f"the {name} holds class {int(values[outside][0])} at {int(outside.sum())} places, "
-                f"but there are classes 0 to {classes - 1} only"
+                f"the {name} holds class {int(values[outside][0])} at {int(outside.sum())} positions, "
+                f"but there are only classes 0 to {classes - 1}"
             )
     return torch.bincount(target * classes + pred, minlength=classes * classes).reshape(classes, classes)
 
 
 def scores(matrix: Tensor) -> dict[str, float | list[float]]:
-    """Turn a confusion matrix into accuracy, IoU and F1.
+    """Compute accuracy, IoU and F1 from a confusion matrix.
 
     Args:
         matrix: counts with the truth in rows, [K, K].
 
     Returns:
-        `oa`, the share of right places; `miou` and `macro_f1`, the means over the classes that occur in the
-        truth or in the prediction; and the lists `iou`, `f1`, `precision`, `recall`, one value a class, NaN
-        where there is nothing to divide by.
+        `oa`, the share of correct positions; `miou` and `macro_f1`, the means over the classes that occur in
+        the truth or in the prediction; and the lists `iou`, `f1`, `precision`, `recall` with one value per
+        class, NaN if the denominator is 0.
     """
     counts = matrix.double()
     hit, truth, called = counts.diagonal(), counts.sum(1), counts.sum(0)
@@ -72,7 +72,7 @@ def scores(matrix: Tensor) -> dict[str, float | list[float]]:
 
 
 class EditDistance:
-    """Character and word error rates over all the lines added: all edits through all reference lengths."""
+    """Character and word error rates over all added lines: all edits divided by all reference lengths."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -81,7 +81,7 @@ class EditDistance:
         self._tokens = _Rate()
 
     def add(self, reference: str, hypothesis: str) -> None:
-        """Count one line; runs of white space count as one space, at the ends as none."""
+        """Count one line; white space counts as one space, and not at all at the ends."""
         reference, hypothesis = " ".join(reference.split()), " ".join(hypothesis.split())
         self.lines += 1
         self._characters.add(reference, hypothesis)

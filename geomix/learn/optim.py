@@ -1,4 +1,4 @@
-"""The optimiser and its schedule: AdamW on two groups of parameters, a warm-up, then a cosine."""
+"""The optimiser and its schedule: AdamW on two groups of parameters, with a warm-up and a cosine."""
 
 import math
 
@@ -8,10 +8,10 @@ from torch.optim.lr_scheduler import LambdaLR
 
 
 def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> AdamW:
-    """AdamW that pulls the weight matrices towards 0 and leaves everything else alone.
+    """AdamW with weight decay on the weight matrices alone.
 
-    Biases, norms, embeddings, tokens and polynomial coefficients keep their scale: they are no matrices that
-    mix channels, so shrinking them would only lower the signal.
+    Biases, norms, embeddings, tokens and polynomial coefficients do not mix channels, so decay would only
+    weaken the signal.
     """
     decayed: list[nn.Parameter] = []
     kept: list[nn.Parameter] = []

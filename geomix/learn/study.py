@@ -1,4 +1,4 @@
-"""Studies: several methods, the same budget, several seeds; what was done outlives a stop."""
+"""Studies: several methods with the same budget and several seeds; finished results survive a stop."""
 
 import json
 import logging
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 Figures = dict[str, float]
 Method = Callable[[int, Path], Figures]
-"""Runs one method with a seed in a folder of its own, and gives its figures."""
+"""Runs one method with a seed in its own folder, and gives its figures."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one method made of one seed."""
+    """The result of one method with one seed."""
 
     method: str
     seed: int
@@ -33,11 +33,11 @@ class Trial:
 
 
 def kept(folder: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The result that a folder holds, made and written there if it does not.
+    """The result in a folder, computed and written there if it is missing.
 
     Args:
-        folder: one folder a result; it may hold a run in progress.
-        make: gives a result that JSON can hold.
+        folder: one folder per result; it may hold a run in progress.
+        make: computes a result that JSON can hold.
     """
     file = folder / "result.json"
     if not file.exists():
@@ -50,12 +50,12 @@ def kept(folder: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def run_methods(methods: Mapping[str, Method], work: str | Path, seeds: int) -> list[Trial]:
-    """Run every method with every seed; a result that is in the work folder already is not made again.
+    """Run every method with every seed, except those whose result is in the work folder.
 
     Args:
         methods: name -> what runs it.
         work: folder for results and runs in progress.
-        seeds: how many seeds, from 0.
+        seeds: number of seeds, counted from 0.
     """
     trials = []
     for seed in range(seeds):
@@ -70,7 +70,7 @@ def run_methods(methods: Mapping[str, Method], work: str | Path, seeds: int) -> 
 def train_once(
     kind: type[Experiment[Any, Any]], config: ExperimentConfig, data: Any, seed: int, folder: Path
 ) -> nn.Module:
-    """Train a configuration with a seed on the CPU, or go on with it, and load what came out.
+    """Train a configuration with a seed on the CPU, or resume it, and load the model.
 
     Args:
         kind: the experiment class of the domain.
@@ -87,7 +87,7 @@ def train_once(
 
 
 def summary(trials: Sequence[Trial], keys: Iterable[str]) -> list[tuple[str | int | float, ...]]:
-    """One row a method: its name, the number of seeds, then mean and spread of each figure over them."""
+    """One row per method: its name, the number of seeds, then mean and spread of each figure."""
     rows: list[tuple[str | int | float, ...]] = []
     names = list(keys)
     for method in dict.fromkeys(trial.method for trial in trials):

@@ -1,4 +1,4 @@
-"""What is trained: a model, its loss and its scores. Each domain adds the loss and the scores."""
+"""A model under training, with its loss and its scores, which each domain adds."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ class Task(pl.LightningModule):
     """A model under training.
 
     A domain implements `loss`, `judge` and `scores`. Training stops at the first loss or gradient that is not
-    finite and names the batch. Where the configuration asks for it, a running average of the weights is kept;
-    `served` is what is validated and written out.
+    finite, and names the batch. If the configuration says so, a running average of the weights is kept;
+    `served` is what is validated and saved.
 
-    Over several processes each computes the loss of its share of a batch, and `weight` makes the gradient
-    that of the whole batch. Batch norms see the share alone; the statistics they keep are those of rank 0.
+    Each of several processes computes the loss of its share of a batch, and `weight` turns the gradient into
+    that of the whole batch. Batch norms see only the share; their statistics are those of rank 0.
     """
 
     goal = "loss"
-    """The score that says which epoch is the best."""
+    """The score that chooses the best epoch."""
     higher_is_better = False
 
     def __init__(self, model: nn.Module, config: TrainConfig) -> None:
@@ -51,29 +51,29 @@ class Task(pl.LightningModule):
         """The loss of `self.model` on a batch, a scalar."""
 
     def weight(self, batch: Any) -> float | Tensor:
-        """What the loss of a batch is a mean over, such as its samples: so much a process's share counts."""
+        """The number that the loss is a mean over, such as that of the samples: how much a share counts."""
         return 1.0
 
     @abstractmethod
     def judge(self, batch: Any) -> None:
-        """Add what `self.served` makes of a validation batch to the scores."""
+        """Predict a validation batch with `self.served` and add it to the scores."""
 
     @abstractmethod
     def scores(self) -> dict[str, float]:
-        """The scores of all batches that any process judged since the last call, which starts afresh."""
+        """The scores of all batches that any process judged since the last call."""
 
     def describe(self, batch: Any) -> str:
-        """Name what is in a batch, for the message about a loss that is not finite."""
+        """Name the samples of a batch, for the message about a loss that is not finite."""
         return ""
 
     def on_train_start(self) -> None:
-        """Remember where a resumed run stands."""
+        """Remember the step at which a resumed run starts."""
         self._averaged_step = self.global_step
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """One step of Lightning's training loop."""
         if isinstance(batch, Nothing):
-            # Each weight takes part: the other processes wait for its gradient.
+            # Every weight takes part, because the other processes wait for its gradient.
             idle = torch.stack([0 * weight.sum() for weight in self.model.parameters()]).sum()
             return idle * self._portion(0.0)
         names = self.describe(batch)
@@ -89,11 +89,11 @@ class Task(pl.LightningModule):
         return portion(torch.as_tensor(weight, dtype=torch.float32, device=self.device))
 
     def on_validation_start(self) -> None:
-        """Judge the same model on all processes, whose batch norms have just seen different samples."""
+        """Judge the same model on all processes: their batch norms have seen different samples."""
         share_buffers(self)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Limit the gradient, and refuse one that would make all weights NaN."""
+        """Clip the gradient, and refuse one that would make all weights NaN."""
         limit = float("inf") if self.config.clip is None else self.config.clip
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         if not torch.isfinite(norm):
@@ -103,12 +103,12 @@ class Task(pl.LightningModule):
             )
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Let the average follow the weights."""
+        """Update the running average of the weights."""
         step = self.global_step
         if self.average is None or self.config.ema is None or step == self._averaged_step:
             return
         self._averaged_step = step
-        # Young averages follow quickly, so that the first weights, which are noise, are soon forgotten.
+        # A young average follows quickly, so that it soon forgets the first weights, which are noise.
         decay = min(self.config.ema, (1 + step) / (10 + step))
         with torch.no_grad():
             for kept, new in zip(
@@ -133,13 +133,13 @@ class Task(pl.LightningModule):
 
 
 class SegmentationTask(Task):
-    """A task whose model gives classes to pixels or points: judged by mean IoU from one confusion matrix.
+    """A task whose model labels pixels or points: judged by mean IoU from one confusion matrix.
 
     Args:
         model: what is trained.
         config: how.
         classes: number of classes, K.
-        weights: weight of each class in the loss, [K]; None for all alike.
+        weights: weight of each class in the loss, [K]; None for equal weights.
     """
 
     goal = "miou"

@@ -1,11 +1,11 @@
-"""Training over several processes: who is who, whose samples are whose, and what they tell each other.
+"""The ranks of one training: which process this is, which samples are its own, and how all communicate.
 
     torchrun --nproc-per-node 2 -m geomix sits train tiny -o run
 
-`torchrun` says in the environment how many processes there are; alone, every function here does nothing. A
-batch is that of the configuration, however many processes share it: `own` is the share of a process, and
-`portion` weighs its loss so that the mean over processes, which DDP takes of the gradients, is the mean over
-the batch. Rank 0 writes and speaks; the others follow it.
+`torchrun` sets the number of processes in the environment; with one process every function here does nothing.
+The batch size is that of the configuration, however many processes share it: `own` is the share of a process,
+and `portion` scales its loss so that the mean over processes, which DDP takes of the gradients, is the mean
+over the batch. Rank 0 writes and speaks; the others follow it.
 """
 
 import atexit
@@ -30,7 +30,7 @@ T = TypeVar("T")
 STEP_TIMEOUT = timedelta(minutes=30)
 """How long a process waits for the others within a step."""
 TALK_TIMEOUT = timedelta(days=1)
-"""How long it waits where one works alone, as when rank 0 scores the model; an end is noticed at once."""
+"""How long it waits while one works alone, for example while rank 0 scores; an exit is noticed at once."""
 
 _talk: Any = None
 """The group for objects and waiting, over gloo on a GPU too; None before `join`."""
@@ -38,18 +38,18 @@ _talk: Any = None
 
 @dataclass(frozen=True)
 class Processes:
-    """The place of this process among those of a training."""
+    """The rank of this process among those of a training."""
 
     rank: int = 0
     world: int = 1
     local_rank: int = 0
     """The rank among the processes on this machine."""
     local_world: int = 1
-    """How many processes are on this machine."""
+    """The number of processes on this machine."""
 
 
 class Nothing:
-    """The share of a process for which a batch has no sample left."""
+    """The share of a process for which a batch has no sample."""
 
     def to(self, *_: Any, **__: Any) -> "Nothing":
         """Return itself: it is on every device."""
@@ -60,10 +60,10 @@ NOTHING = Nothing()
 
 
 def here() -> Processes:
-    """Where this process stands, by the environment that `torchrun` makes.
+    """The rank of this process, from the environment that `torchrun` sets.
 
     Raises:
-        InputError: if the environment says that there are several processes, but not which one this is.
+        InputError: if the environment names several processes, but not which one this is.
     """
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return Processes()
@@ -78,20 +78,20 @@ def here() -> Processes:
 
 
 def own(items: Sequence[T]) -> Sequence[T]:
-    """The share of this process: every item goes to one process, and rank 0 is never short."""
+    """The share of this process: every item goes to one process, and rank 0 has the most."""
     place = here()
     return items[place.rank :: place.world]
 
 
 def join(batch_size: int, device: str = "auto") -> None:
-    """Meet the other processes, once; over NCCL if they work on CUDA devices, else over gloo.
+    """Connect to the other processes, once: over NCCL on CUDA devices, else over gloo.
 
     Args:
-        batch_size: the samples of a step, which the processes share.
+        batch_size: samples per batch, which the processes share.
         device: `auto`, `cpu` or `cuda`.
 
     Raises:
-        InputError: if a batch or the CUDA devices of the machine do not suffice for all processes.
+        InputError: if there are more processes than samples in a batch or CUDA devices on the machine.
     """
     global _talk
     place = here()
@@ -99,8 +99,8 @@ def join(batch_size: int, device: str = "auto") -> None:
         return
     if batch_size < place.world:
         raise InputError(
-            f"a batch_size of {batch_size} cannot be shared by {place.world} processes, which take their "
-            f"part of each batch; start at most {batch_size}, or raise batch_size"
+            f"a batch_size of {batch_size} is too small for {place.world} processes, which each take a share "
+            f"of every batch; start at most {batch_size}, or raise batch_size"
         )
     import torch
     import torch.distributed as dist
@@ -110,14 +110,14 @@ def join(batch_size: int, device: str = "auto") -> None:
     cuda = choose_device(device).type == "cuda"
     if cuda and place.local_world > torch.cuda.device_count():
         raise InputError(
-            f"{place.local_world} processes on this machine need a CUDA device each, and there are "
+            f"{place.local_world} processes on this machine need one CUDA device each, but there are "
             f"{torch.cuda.device_count()}; start fewer, or choose --device cpu"
         )
     if cuda:
         torch.cuda.set_device(place.local_rank)
     if not dist.is_initialized():
         dist.init_process_group("nccl" if cuda else "gloo", timeout=STEP_TIMEOUT)
-        # Its threads must end before the interpreter does, or the process is aborted.
+        # Its threads must end before the interpreter, or the process aborts.
         atexit.register(dist.destroy_process_group)
     _talk = dist.new_group(backend="gloo", timeout=TALK_TIMEOUT)
     if place.rank:
@@ -125,17 +125,17 @@ def join(batch_size: int, device: str = "auto") -> None:
 
 
 def _hush() -> None:
-    """On the command line, where geomix talks, leave that to rank 0."""
+    """On the command line, let only rank 0 talk."""
     if logging.getLogger("geomix").handlers:
         talk(quiet=True)
         for name in PACKAGES:
-            # What is warned of is the same on all ranks.
+            # All ranks give the same warnings.
             logging.getLogger(name).setLevel(logging.ERROR)
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
 
 
 def gather(value: T) -> list[T]:
-    """What each process says, by rank; all must ask. It also makes them wait for each other."""
+    """The value of each process, by rank. All must call it, and wait for each other."""
     place = here()
     if place.world == 1:
         return [value]
@@ -147,12 +147,12 @@ def gather(value: T) -> list[T]:
 
 
 def first(value: T) -> T:
-    """What rank 0 says; all must ask."""
+    """The value of rank 0; all must call it."""
     return gather(value)[0]
 
 
 def once(work: Callable[[], T]) -> T:
-    """Let rank 0 do some work alone, and give its result to the others, which wait."""
+    """Let rank 0 work alone while the others wait, and give all its result."""
     place = here()
     with naming_the_rank():
         result: Any = work() if place.rank == 0 else None
@@ -161,7 +161,7 @@ def once(work: Callable[[], T]) -> T:
 
 @contextmanager
 def in_turn() -> Iterator[None]:
-    """Let rank 0 go through a block before the others, which then find what it prepared."""
+    """Let rank 0 run a block before the others, which then find what it prepared."""
     rank = here().rank
     with naming_the_rank():
         if rank:
@@ -183,20 +183,20 @@ def total(values: "Tensor") -> "Tensor":
 
 
 def portion(weight: "Tensor") -> "Tensor":
-    """By what a loss is multiplied so that the mean over processes is the mean over the batch.
+    """The factor of a loss that turns the mean over processes into the mean over the batch.
 
     Args:
-        weight: what the loss of this process is a mean over, such as the number of its lines; a scalar.
+        weight: the number that the loss of this process is a mean over, such as that of its lines; a scalar.
 
     Returns:
-        A scalar: 1 where all processes have the same weight, 0 where the whole batch has none.
+        A scalar: 1 if all processes have the same weight, 0 if the whole batch has none.
     """
     everyone = total(weight)
     return here().world * weight / everyone.clamp(min=1e-12)
 
 
 def share_buffers(module: "nn.Module") -> None:
-    """Give all processes the buffers of rank 0, such as the statistics of batch norms."""
+    """Copy the buffers of rank 0, such as the statistics of batch norms, to all processes."""
     if here().world == 1:
         return
     import torch.distributed as dist
@@ -207,10 +207,10 @@ def share_buffers(module: "nn.Module") -> None:
 
 @contextmanager
 def naming_the_rank() -> Iterator[None]:
-    """Say in errors from which process they come.
+    """Name the process in its errors.
 
     Raises:
-        ProcessError: if the process to which this one talks ended or does not answer.
+        ProcessError: if another process has ended or does not answer.
     """
     place = here()
     if place.world == 1:
@@ -227,7 +227,7 @@ def naming_the_rank() -> Iterator[None]:
             error.add_note(f"in {name}")
             raise
         raise ProcessError(
-            f"{name}: another process ended or does not answer; its own message says why, --resume goes on"
+            f"{name}: another process has ended or does not answer; see its message, and go on with --resume"
         ) from error
     except Exception as error:
         error.add_note(f"in {name}")

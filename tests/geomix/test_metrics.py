@@ -50,8 +50,8 @@ def test_a_class_that_is_only_predicted_counts_as_wrong():
     ("pred", "target", "message"),
     [
         ([0, 1], [0], "differ in shape"),
-        ([0, 3], [0, 1], r"prediction holds class 3 at 1 places, but there are classes 0 to 2"),
-        ([0, 1], [-1, -1], r"target holds class -1 at 2 places"),
+        ([0, 3], [0, 1], r"prediction holds class 3 at 1 positions, but there are only classes 0 to 2"),
+        ([0, 1], [-1, -1], r"target holds class -1 at 2 positions"),
     ],
 )
 def test_labels_that_do_not_fit_are_named(pred, target, message):
