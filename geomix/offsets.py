@@ -53,3 +53,60 @@ def short(cu: Tensor) -> str:
     """Write the first offsets for a message."""
     values = cu[:6].tolist()
     return f"[{', '.join(map(str, values))}{', ...' if cu.numel() > 6 else ''}]"
+
+
+def repeat_offsets(cu: Tensor, times: int) -> Tensor:
+    """Offsets of the same runs `times` times one after another."""
+    shift = torch.arange(times, device=cu.device)[:, None] * cu[-1]
+    return torch.cat([cu[:1], (shift + cu[1:]).flatten()])
+
+
+def seen_runs(mask: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Tell the run of keys that each query of a mask sees.
+
+    Args:
+        mask: which key each query sees, bool, [B, N, N], not empty.
+
+    Returns:
+        The first key of each query and one past the last, [B, N]; None where a query sees none, or sees keys
+        with a gap.
+    """
+    count, length = mask.sum(-1), mask.shape[-1]
+    first = mask.to(torch.uint8).argmax(-1)
+    stop = length - mask.flip(-1).to(torch.uint8).argmax(-1)
+    return (first, stop) if bool(((stop - first == count) & (count > 0)).all()) else None
+
+
+def nested_offsets(first: Tensor, stop: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Read sequences and blocks off the runs of `seen_runs`, as if rows lay one after another.
+
+    Returns:
+        `cu_seqlens` and `cu_blocks`; None where the runs do not go from the start of a sequence to the end of
+        one of its blocks.
+    """
+    rows, length = first.shape
+    shift = torch.arange(rows, device=first.device)[:, None] * length
+    first, stop = (first + shift).flatten(), (stop + shift).flatten()
+    place = torch.arange(rows * length, device=first.device)
+    end = place.new_full((1,), rows * length)
+    opens_sequence, closes_block = first == place, stop == place + 1
+    seqlens = torch.cat([place[opens_sequence], end])
+    blocks = torch.cat([place[:1], stop[closes_block]])
+    sequence = torch.searchsorted(seqlens, place, right=True) - 1
+    block = torch.searchsorted(blocks, place, right=True)
+    fits = (
+        bool(torch.isin(torch.arange(rows + 1, device=place.device) * length, seqlens).all())
+        and bool(torch.isin(seqlens, blocks).all())
+        and bool((seqlens[sequence] == first).all())
+        and bool((blocks[block] == stop).all())
+    )
+    return (seqlens, blocks) if fits else None
+
+
+def band_of(first: Tensor, stop: Tensor) -> int | None:
+    """The window centred on each query, shrunk at both ends, that the runs of `seen_runs` form, or None."""
+    length = first.shape[1]
+    reach = int(stop[0, 0]) - 1
+    place = torch.arange(length, device=first.device)
+    fits = (first == (place - reach).clamp(min=0)) & (stop == (place + reach + 1).clamp(max=length))
+    return 2 * reach + 1 if bool(fits.all()) else None

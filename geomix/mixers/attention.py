@@ -91,7 +91,7 @@ def softmax_attention(qkv: Tensor, visible: Visible) -> Tensor:
         [B, N, heads, d].
     """
     q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, heads, N, d] each
-    if visible.block is None or (visible.is_causal and visible.valid is None):
+    if visible.is_whole_row or (visible.is_causal and visible.valid is None):
         mask = None if visible.valid is None else at_least_one(visible.valid[:, None, None, :])
         is_causal = visible.block is not None
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal).transpose(1, 2)
@@ -99,7 +99,11 @@ def softmax_attention(qkv: Tensor, visible: Visible) -> Tensor:
     def attend(queries: slice) -> Tensor:
         mask = visible.mask(queries)
         seen = None if mask is None else at_least_one(mask)[:, None]
-        return F.scaled_dot_product_attention(q[:, :, queries], k, v, attn_mask=seen)
+        mixed = F.scaled_dot_product_attention(q[:, :, queries], k, v, attn_mask=seen)
+        if visible.own is not None:
+            # Somebody reads these rows: a query that sees nothing takes nothing.
+            mixed = mixed.masked_fill(~visible.own[:, None, queries].any(-1, keepdim=True), 0.0)
+        return mixed
 
     rows = [part for (part,) in by_query(q.shape[2], attend)]
     return torch.cat(rows, dim=2).transpose(1, 2)

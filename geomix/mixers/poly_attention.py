@@ -95,13 +95,13 @@ def poly_attention(qkv: Tensor, visible: Visible, degree: int, scale: float | No
     if visible.valid is not None:
         hidden = ~visible.valid[:, None, :, None]
         k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
-    if degree == 1 and (visible.block is None or visible.is_causal):
+    if degree == 1 and (visible.is_whole_row or visible.is_causal):
         mixed = q @ (k.mT @ v) if visible.block is None else _linear_causal(q, k, v)
     else:
 
         def attend(queries: slice) -> Tensor:
             weights = (q[:, :, queries] @ k.mT) ** degree
-            mask = None if visible.block is None else visible.mask(queries)
+            mask = None if visible.is_whole_row else visible.mask(queries)
             if mask is not None:
                 weights = weights.masked_fill(~mask[:, None], 0.0)
             part: Tensor = weights @ v
@@ -117,6 +117,8 @@ def _factor(q: Tensor, visible: Visible, scale: float | None) -> Tensor | float:
     if scale is not None:
         return scale
     length = q.shape[2]
+    if visible.own is not None:
+        return visible.own.sum(-1).clamp(min=1).to(q.dtype).rsqrt()[:, None, :, None]
     if visible.block is None and visible.valid is None:
         return float(max(length, 1) ** -0.5)
     exists = torch.ones(1, length, device=q.device) if visible.valid is None else visible.valid.float()

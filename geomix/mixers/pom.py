@@ -169,8 +169,12 @@ class PoM(Mixer):
             UnsupportedError: if a state is asked of a local window.
         """
         segments = self._segments(x, segments)
-        if segments.window is not None and (state is not None or return_state):
-            raise UnsupportedError("a local window has no state: every token has a context of its own")
+        has_own = segments.window is not None or segments.mask is not None
+        if has_own and (state is not None or return_state):
+            raise UnsupportedError(
+                "a local window or a mask has no state: every token has a context of its own"
+            )
+        segments = segments.simpler or segments
         if state is not None and tuple(state.sum.shape) != (segments.num_sequences, self.width):
             raise SegmentsError(
                 f"the state must hold {segments.num_sequences} sequences of width {self.width}, "

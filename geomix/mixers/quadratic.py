@@ -27,10 +27,19 @@ class Visible:
     """Block of each token, [B, N], or None for one block per row."""
     is_causal: bool
     """Whether every token is a block of its own."""
+    own: Tensor | None = None
+    """A mask of its own, bool [B or 1, N, N], or None."""
+
+    @property
+    def is_whole_row(self) -> bool:
+        """Whether every token sees all valid tokens of its row."""
+        return self.block is None and self.own is None
 
     def mask(self, queries: slice) -> Tensor | None:
         """Return who sees whom, bool, broadcastable to [B, queries, N], or None for everybody."""
         seen = None if self.valid is None else self.valid[:, None, :]
+        if self.own is not None:
+            seen = self.own[:, queries]
         if self.block is not None:
             earlier = self.block[:, queries, None] >= self.block[:, None, :]
             seen = earlier if seen is None else earlier & seen
@@ -58,8 +67,9 @@ def mix_rows(projected: Tensor, segments: Segments, mix: RowMixer) -> Tensor:
             valid = segments.valid.view(segments.shape)
             shape = (*valid.shape, *[1] * (projected.ndim - 2))
             projected = projected.masked_fill(~valid.view(shape), 0.0)  # a weight of 0 does not stop a NaN
-        block = None if segments.is_full else segments.block_of_token.view(segments.shape)
-        return mix(projected, Visible(valid, block, segments.is_causal))
+        is_one_block = segments.is_full or segments.mask is not None
+        block = None if is_one_block else segments.block_of_token.view(segments.shape)
+        return mix(projected, Visible(valid, block, segments.is_causal, segments.mask))
     pieces, places = [], []
     for index, inside in _buckets(segments):
         valid = None if bool(inside.all()) else inside

@@ -216,12 +216,15 @@ def _edge(q: Tensor, k: Tensor, m: Tensor, bias: Tensor | None, visible: Visible
             score = score + bias[:, :, None, :]
         mask = visible.mask(queries)
         if mask is not None:
-            # A query that sees nothing must not poison the others: 0 scores now, a 0 output below.
             score = score.masked_fill(~mask[:, None], -torch.inf)
-            nothing = ~mask.any(-1)[:, None, :, None]
+            # A query that sees nothing, or only keys that see nothing, must not poison the others: 0 scores
+            # now, a 0 output below, and no weight further up.
+            nothing = (score == -torch.inf).all(-1, keepdim=True)
             score = score.masked_fill(nothing, 0.0)
-        mixed = score.softmax(-1) @ m
-        return (mixed if mask is None else mixed.masked_fill(nothing, 0.0)), score.logsumexp(-1)
+        mixed, total = score.softmax(-1) @ m, score.logsumexp(-1)
+        if mask is None:
+            return mixed, total
+        return mixed.masked_fill(nothing, 0.0), total.masked_fill(nothing.squeeze(-1), -torch.inf)
 
     rows = by_query(q.shape[2], attend)
     return torch.cat([mixed for mixed, _ in rows], dim=2), torch.cat([total for _, total in rows], dim=2)

@@ -43,6 +43,8 @@ def gate(x: Tensor, params: MixerParams, functions: MixerFunctions) -> Tensor:
 def visible_sum(phi: Tensor, segments: Segments) -> Tensor:
     """Sum what each token sees: C_i = sum of the phi_j with block(j) <= block(i), same sequence, j valid.
 
+    With a mask of its own, C_i = sum of the phi_j with M_ij = 1 (equation 4).
+
     Args:
         phi: features, [T, D].
 
@@ -54,6 +56,8 @@ def visible_sum(phi: Tensor, segments: Segments) -> Tensor:
         phi = torch.where(segments.valid[:, None], phi, 0.0)
     if segments.window is not None:
         return _box_sum(phi, segments)
+    if segments.mask is not None:
+        return (segments.mask.double() @ phi.view(*segments.shape, -1)).view(phi.shape)
     blocks = phi.new_zeros(segments.num_blocks, phi.shape[1]).index_add(0, segments.block_of_token, phi)
     before = torch.nn.functional.pad(blocks.cumsum(0), (0, 0, 1, 0))  # [blocks + 1, D]
     first_block = torch.searchsorted(segments.cu_blocks, segments.cu_seqlens[:-1])  # [sequences]

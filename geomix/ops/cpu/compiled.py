@@ -19,9 +19,10 @@ from geomix.segments import Segments
 
 _TENSORS = (
     "Tensor x, Tensor w_h, Tensor coeff, Tensor w_s, Tensor b_s, Tensor w_o, Tensor? b_o, "
-    "Tensor? initial_sum, Tensor? initial_count, Tensor cu_seqlens, Tensor cu_blocks, Tensor? valid"
+    "Tensor? initial_sum, Tensor? initial_count, Tensor cu_seqlens, Tensor cu_blocks, Tensor? valid, "
+    "Tensor? mask"
 )
-_TENSORS_COUNT = 12
+_TENSORS_COUNT = 13
 _NUMBERS = (
     "bool is_causal, bool is_full, SymInt[] shape, SymInt[]? grid_shape, SymInt[]? window, "
     "SymInt? block_length, str activation, str gate, str normalize"
@@ -42,7 +43,7 @@ class _Call(NamedTuple):
     @classmethod
     def of(cls, arguments: tuple[Any, ...]) -> _Call:
         """Put the arguments together that `apart` returns."""
-        x, *weights, total, count, cu_seqlens, cu_blocks, valid = arguments[:_TENSORS_COUNT]
+        x, *weights, total, count, cu_seqlens, cu_blocks, valid, mask = arguments[:_TENSORS_COUNT]
         is_causal, is_full, shape, grid_shape, window, block_length, *names = arguments[_TENSORS_COUNT:]
         segments = Segments(
             cu_seqlens,
@@ -55,12 +56,14 @@ class _Call(NamedTuple):
             window=None if window is None else tuple(window),
             block_length=block_length,
         )
+        segments.mask = mask
         return cls(x, MixerParams(*weights), segments, MixerFunctions(*names), total, count)
 
     def apart(self) -> tuple[Any, ...]:
         """Take the call apart into tensors and numbers, in the order of the operators."""
         s = self.segments
-        tensors = (*self.params, self.initial_sum, self.initial_count, s.cu_seqlens, s.cu_blocks, s.valid)
+        tables = (s.cu_seqlens, s.cu_blocks, s.valid, s.mask)
+        tensors = (*self.params, self.initial_sum, self.initial_count, *tables)
         numbers = (s.is_causal, s.is_full, s.shape, s.grid_shape, s.window, s.block_length)
         return (self.x, *tensors, *numbers, *self.functions)
 

@@ -1,4 +1,4 @@
-"""What each token reads, for the three kinds of context: blocks, causal, and a window on a grid.
+"""What each token reads, for the kinds of context: blocks, causal, a window on a grid, and any mask.
 
 A context walks the tokens in slices that fit the cache. It gathers their features slice by slice (`add`,
 `close`), hands back the mean that the tokens of a slice read (`mean`), and does the same for gradients on the
@@ -193,9 +193,9 @@ class WindowContext:
         ones = torch.ones(segments.total, 1, dtype=dtype, device=segments.device)
         if segments.valid is not None:
             ones = ones * segments.valid[:, None]
-        elif segments.num_sequences > 1:
+        elif segments.mask is None or len(segments.mask) == 1:
             ones = ones[: segments.shape[1]]  # all grids are alike
-        counts = box_sum(ones, segments).round() if segments.total else ones
+        counts = self._sum(ones, 0).round() if segments.total else ones
         self.scale = _scale(counts.squeeze(1), normalize, dtype)  # [T or one grid, 1]
         self.sums = ones.new_zeros(segments.num_sequences, width)
         self.token_grads: list[Tensor] = []
@@ -211,12 +211,11 @@ class WindowContext:
         """Return what the tokens of a slice read, [L, D], from their features."""
         if phi is None:
             raise ValueError("a window needs the features of the slice")
-        return self._scaled(box_sum(_masked(phi, self.segments, part), self.segments), part)
+        return self._scaled(self._sum(_masked(phi, self.segments, part), part.first_chunk), part)
 
     def add_grad(self, part: Slice, grad: Tensor) -> None:
         """Take the gradient of what the tokens of a slice read in, [L, D]; may overwrite it."""
-        # The box is symmetric: j is in the window of i exactly where i is in that of j.
-        self.token_grads.append(box_sum(self._scaled(grad, part), self.segments))
+        self.token_grads.append(self._sum_back(self._scaled(grad, part), part.first_chunk))
 
     def close_grad(self, grad_total: Tensor) -> Tensor:
         """Return zeros, [sequences, D]: a window has no state."""
@@ -226,11 +225,46 @@ class WindowContext:
         """Return the gradient of the features of a slice, [L, D]."""
         return _masked(self.token_grads[part.number], self.segments, part)
 
+    def _sum(self, rows: Tensor, first: int) -> Tensor:
+        """Sum what each token sees of whole grids from the grid `first` on, [L, D]."""
+        return box_sum(rows, self.segments)
+
+    def _sum_back(self, rows: Tensor, first: int) -> Tensor:
+        """Sum over the tokens that see each token."""
+        # The box is symmetric: j is in the window of i exactly where i is in that of j.
+        return self._sum(rows, first)
+
     def _scaled(self, rows: Tensor, part: Slice) -> Tensor:
         scale = self.scale
         if scale.shape[0] == self.segments.total:
             return rows.mul_(scale[part.start : part.stop])
         return rows.view(-1, *scale.shape[:1], rows.shape[1]).mul_(scale).view(rows.shape)
+
+
+class MaskContext(WindowContext):
+    """Context by a mask of its own: one mean per token, over the tokens of its row that it sees."""
+
+    def _sum(self, rows: Tensor, first: int) -> Tensor:
+        return self._times(rows, first, self._mask)
+
+    def _sum_back(self, rows: Tensor, first: int) -> Tensor:
+        return self._times(rows, first, self._mask.mT)
+
+    @property
+    def _mask(self) -> Tensor:
+        if self.segments.mask is None:
+            raise ValueError("a mask context needs segments with a mask")
+        return self.segments.mask
+
+    def _times(self, rows: Tensor, first: int, mask: Tensor) -> Tensor:
+        """Multiply rows by their masks one after another: a row gives the same bits in any batch."""
+        out = torch.empty_like(rows)
+        length = mask.shape[-1]
+        for start in range(0, len(rows), max(length, 1)):
+            row = slice(start, start + length)
+            own = mask[(first + start // length) % len(mask)]
+            torch.mm(own.to(rows.dtype), rows[row], out=out[row])
+        return out
 
 
 Context = BlockContext | CausalContext | WindowContext
@@ -243,6 +277,8 @@ def context_of(
     kind: type[Context] = BlockContext
     if segments.window is not None:
         kind = WindowContext
+    elif segments.mask is not None:
+        kind = MaskContext
     elif segments.is_causal:
         kind = CausalContext
     return kind(segments, width, dtype, initial, normalize)

@@ -50,8 +50,8 @@ def why_not_these(x: Tensor, params: MixerParams, segments: Segments) -> str | N
         return "tokens and projections differ in type"
     if params.coeff.shape[1] > MOST_POWERS:
         return f"the kernels take degrees up to {MOST_POWERS}"
-    if segments.window is not None:
-        return "local windows have no kernel"
+    if segments.window is not None or segments.mask is not None:
+        return "local windows and masks have no kernel"
     if segments.total == 0:
         return "there are no tokens"
     return None

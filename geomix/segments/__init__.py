@@ -6,72 +6,33 @@ sequence is full context, one token per block is causal context, anything betwee
 may add a local window instead: token i then sees the valid tokens of the box around it.
 
 A `Segments` is built once, checked once, and shared by all layers of a model and by their backward pass.
-Everything is computed by tensor operations: a satellite scene has a million sequences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from geomix.errors import SegmentsError
-from geomix.offsets import check_offsets, members, short, split_runs
+from geomix.offsets import (
+    band_of,
+    check_offsets,
+    nested_offsets,
+    repeat_offsets,
+    seen_runs,
+    short,
+    split_runs,
+)
+from geomix.segments.layout import Layout
 
-T = TypeVar("T")
 Window = int | Sequence[int] | None
 
 
-class _kept(Generic[T]):
-    """A property of segments that is computed once."""
-
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        self.make, self.__doc__ = make, make.__doc__
-
-    def __get__(self, segments: Segments, owner: type) -> T:
-        return segments.keep(self.make.__name__, lambda: self.make(segments))
-
-
-class Segments:
-    """The sequences and blocks of a run of tokens; `dense`, `packed`, `from_mask` and `grid` build them."""
-
-    def __init__(
-        self,
-        cu_seqlens: Tensor,
-        cu_blocks: Tensor,
-        *,
-        is_causal: bool,
-        is_full: bool,
-        shape: tuple[int, ...],
-        valid: Tensor | None = None,
-        grid_shape: tuple[int, ...] | None = None,
-        window: tuple[int, ...] | None = None,
-        block_length: int | None = None,
-    ) -> None:
-        self.cu_seqlens = cu_seqlens
-        """Where each sequence starts and the last one ends, int64, [sequences + 1]."""
-        self.cu_blocks = cu_blocks
-        """Where each block starts and the last one ends, every entry of `cu_seqlens` among them, int64."""
-        self.is_causal = is_causal
-        """True where every token is a block of its own."""
-        self.is_full = is_full
-        """True where every sequence is one block."""
-        self.shape = shape
-        """The leading axes of the tokens: (T,) when packed, (B, N) when dense, masked or on a grid."""
-        self.valid = valid
-        """Which tokens exist, bool, [T], or None for all of them."""
-        self.grid_shape = grid_shape
-        """The axes of the grid that each sequence covers, or None."""
-        self.window = window
-        """The odd box of tokens that each token of the grid sees, or None for the whole grid."""
-        self.block_length = block_length
-        """The length that all blocks share, or None where they differ."""
-        self._kept: dict[Hashable, Any] = {}
-
-    # ------------------------------------------------------------------ construction
+class Segments(Layout):
+    """The layout of some tokens, built from sizes, offsets, a grid or a mask."""
 
     @classmethod
     def dense(
@@ -195,6 +156,45 @@ class Segments:
         return built
 
     @classmethod
+    def dense_mask(cls, mask: Tensor, *, batch: int | None = None) -> Segments:
+        """Describe rows in which token i sees token j where `mask[.., i, j]` is true: tokens `[B, N, C]`.
+
+        The one layout that costs B x N x N in time, and N x N in memory. A mask that is in fact full, causal,
+        block-causal, packed or banded is recognised and costs what that costs; `repr` tells.
+
+        Args:
+            mask: bool, [B or 1, N, N].
+            batch: number of rows, where one mask serves them all; None: that of the mask.
+
+        Raises:
+            SegmentsError: if the mask is not bool or not square, or the batch is not that of the mask.
+        """
+        rows = (mask.shape[0] if mask.ndim else 0) if batch is None else batch
+        square = mask.ndim == 3 and mask.shape[1] == mask.shape[2] and mask.shape[0] in (1, rows)
+        if mask.dtype != torch.bool or not square:
+            raise SegmentsError(
+                f"the mask must be bool [{rows} or 1, N, N], got {mask.dtype} {list(mask.shape)}"
+            )
+        if mask.numel() == 0:
+            return cls.dense(rows, mask.shape[1])
+        length, runs = mask.shape[1], seen_runs(mask)
+        own = torch.arange(rows + 1, dtype=torch.int64, device=mask.device) * length
+        nested = None if runs is None else nested_offsets(*runs)
+        if nested is not None:
+            seqlens, blocks = (repeat_offsets(cu, rows // len(mask)) for cu in nested)
+            causal = len(blocks) == rows * length + 1
+            blocks_given = None if causal or torch.equal(seqlens, blocks) else blocks
+            if len(seqlens) == rows + 1:
+                return cls._build(own, blocks_given, causal, None, (rows, length))
+        built = cls(own, own, is_causal=False, is_full=False, shape=(rows, length), block_length=length)
+        built.mask = mask
+        if nested is not None:
+            built.simpler = cls._build(seqlens, blocks_given, causal, None, (rows * length,))
+        elif runs is not None and (band := band_of(*runs)) is not None:
+            built.simpler = cls.grid(rows, (length,), band).to(mask.device)
+        return built
+
+    @classmethod
     def _build(
         cls,
         cu_seqlens: Tensor,
@@ -241,135 +241,6 @@ class Segments:
             valid=valid,
             block_length=block_length,
         )
-
-    # ------------------------------------------------------------------ facts
-
-    @property
-    def total(self) -> int:
-        """Number of token positions, valid or not."""
-        size = 1
-        for axis in self.shape:
-            size *= axis
-        return size
-
-    @property
-    def num_sequences(self) -> int:
-        """Number of sequences, empty ones included."""
-        return self.cu_seqlens.numel() - 1
-
-    @property
-    def num_blocks(self) -> int:
-        """Number of blocks, empty ones included."""
-        return self.cu_blocks.numel() - 1
-
-    @property
-    def device(self) -> torch.device:
-        """Where the offsets lie."""
-        return self.cu_seqlens.device
-
-    @_kept
-    def max_seqlen(self) -> int:
-        """Length of the longest sequence, in positions."""
-        if len(self.shape) == 2:
-            return self.shape[1]
-        return int(self.cu_seqlens.diff().max()) if self.num_sequences else 0
-
-    @_kept
-    def sequence_of_block(self) -> Tensor:
-        """The sequence of each block, [blocks]; of an empty block, one that touches it."""
-        found = torch.searchsorted(self.cu_seqlens, self.cu_blocks[:-1], right=True) - 1
-        return found.clamp(max=max(self.num_sequences - 1, 0))
-
-    @_kept
-    def block_of_token(self) -> Tensor:
-        """The block of each token, [T]."""
-        return members(self.cu_blocks, self.total)
-
-    @_kept
-    def sequence_of_token(self) -> Tensor:
-        """The sequence of each token, [T]."""
-        return members(self.cu_seqlens, self.total)
-
-    @_kept
-    def position(self) -> Tensor:
-        """The place of each token in its own sequence, counted in positions from 0, [T]."""
-        index = torch.arange(self.total, device=self.device)
-        return index - self.cu_seqlens[self.sequence_of_token]
-
-    @_kept
-    def _valid_before(self) -> Tensor:
-        """Number of valid tokens before each position, [T + 1]."""
-        if self.valid is None:
-            return torch.arange(self.total + 1, device=self.device)
-        return torch.nn.functional.pad(self.valid.to(torch.int64).cumsum(0), (1, 0))
-
-    @_kept
-    def valid_index(self) -> Tensor | None:
-        """Positions of the valid tokens, [valid], or None where all are."""
-        return None if self.valid is None else self.valid.nonzero().squeeze(1)
-
-    @_kept
-    def count(self) -> Tensor:
-        """Number of valid tokens of each sequence, int64, [sequences]."""
-        return self._valid_before[self.cu_seqlens].diff()
-
-    @_kept
-    def visible_count(self) -> Tensor:
-        """Number of valid tokens that each block sees, int64, [blocks]."""
-        before = self._valid_before
-        return before[self.cu_blocks[1:]] - before[self.cu_seqlens[self.sequence_of_block]]
-
-    def valid_in(self, cu: Tensor) -> Tensor:
-        """Offsets `cu` recounted in valid tokens, of the same shape."""
-        return self._valid_before[cu]
-
-    # ------------------------------------------------------------------ use
-
-    def to(self, device: torch.device) -> Segments:
-        """Return the same segments with their offsets on `device`; the copy is made once and kept."""
-        if device == self.device:
-            return self
-        return self.keep(("on", device), lambda: self._move(device))
-
-    def _move(self, device: torch.device) -> Segments:
-        return Segments(
-            self.cu_seqlens.to(device),
-            self.cu_blocks.to(device),
-            is_causal=self.is_causal,
-            is_full=self.is_full,
-            shape=self.shape,
-            valid=None if self.valid is None else self.valid.to(device),
-            grid_shape=self.grid_shape,
-            window=self.window,
-            block_length=self.block_length,
-        )
-
-    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, made once for each key: a table that all layers share."""
-        if torch.compiler.is_compiling():
-            return make()  # a graph that reads a table from here would be compiled again when there is none
-        if key not in self._kept:
-            with torch.inference_mode(False):  # a table made in inference must serve training as well
-                self._kept[key] = make()
-        kept: T = self._kept[key]
-        return kept
-
-    def check(self, x: Tensor) -> None:
-        """Make sure that tokens `x` have the shape that these segments describe.
-
-        Raises:
-            SegmentsError: if the leading axes of `x` are not those of the segments.
-        """
-        if tuple(x.shape[:-1]) != self.shape:
-            raise SegmentsError(
-                f"the segments describe tokens [{', '.join(map(str, self.shape))}, C], got {list(x.shape)}"
-            )
-
-    def __repr__(self) -> str:
-        kind = "full" if self.is_full else "causal" if self.is_causal else f"{self.num_blocks} blocks"
-        grid = "" if self.grid_shape is None else f", grid {list(self.grid_shape)}, window {self.window}"
-        masked = "" if self.valid is None else ", masked"
-        return f"Segments({self.num_sequences} sequences, {self.total} tokens, {kind}{grid}{masked})"
 
 
 @lru_cache(maxsize=16)
