@@ -107,7 +107,7 @@ def test_the_clock_of_rank_0_counts_for_all(found):
 
 
 def test_rank_0_alone_writes(folder):
-    written = {"last.ckpt", "best.ckpt", "log.jsonl"}
+    written = {"last.ckpt", "best.ckpt", "log.jsonl", "log.csv"}
     assert {file.name for file in (folder / "rank0" / "plain").iterdir()} == written
     assert [file for file in (folder / "rank1").rglob("*") if file.is_file()] == []
     assert {file.name for file in (folder / "stopped").iterdir()} == written
@@ -121,7 +121,7 @@ def test_a_process_without_anything_to_judge_does_not_disturb_the_others(folder)
 def test_an_error_on_one_rank_ends_all_and_names_it(folder):
     rank0, rank1 = (json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS))
     assert rank1.startswith("NonFiniteError: rank 1 of 2: the loss is nan at batch 2 of epoch 0")
-    assert rank0.startswith("ProcessError: rank 0 of 2: another process ended or does not answer")
+    assert rank0.startswith("ProcessError: rank 0 of 2: another process has ended or does not answer")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_handwritten_lines_go_to_one_process_each_and_are_drawn_as_alone(as_rank
 
 def test_a_batch_that_cannot_be_shared_is_an_error_before_any_waiting(as_rank):
     as_rank(0, 4)
-    with pytest.raises(InputError, match="a batch_size of 3 cannot be shared by 4 processes"):
+    with pytest.raises(InputError, match="a batch_size of 3 is too small for 4 processes"):
         join(3, "cpu")
 
 
