@@ -46,8 +46,29 @@ def demo(
     print(table(("class", "truth %", "map %", "IoU %"), rows))
     print(f"{right:.1f} % of the pixels are right. The land is made up: this shows that all parts work")
     print("together, and says nothing about real fields.")
-    for path in (images[0].parent, *paths.all):
+    fields = _write_fields(output / "images" / "labels.tif", classes, output / "fields.gpkg")
+    for path in (images[0].parent, fields, *paths.all):
         print(path)
+
+
+def _write_fields(labels: Path, classes: "Sequence[ClassInfo]", file: Path) -> Path:
+    """The made-up fields as polygons with their crop, as a register has them."""
+    import geopandas as gpd
+
+    from geomix.files import new_file
+    from sits.io.vector import read_labels
+
+    found = read_labels(labels)
+    names = {entry.id: entry.name for entry in classes if entry.name != "Background"}
+    rows = [
+        (names[code], shape) for code, shape in zip(found.values, found.shapes, strict=True) if code in names
+    ]
+    frame = gpd.GeoDataFrame(
+        {"crop": [name for name, _ in rows]}, geometry=[s for _, s in rows], crs=found.crs
+    )
+    with new_file(file, overwrite=True) as temporary:
+        frame.to_file(temporary, layer=file.stem, engine="pyogrio", index=False)
+    return file
 
 
 def _compare(

@@ -45,7 +45,7 @@ class LabelOptions:
     """Which label belongs to which class; None for a class of each label."""
     inside: float = 1.0
     """Distance from the edge of a polygon from which pixels count, pixels."""
-    most: int = 40
+    most: int = 100
     """Most pixels of one polygon, so that large fields do not outweigh the others."""
     fewest: int = 3
     """Classes with fewer shapes are left out."""

@@ -89,6 +89,9 @@ class FieldsModel(nn.Module):
         """Take fitted learners, or make empty ones that a file fills."""
         super().__init__()
         self.config = config
+        steps = config.steps
+        self.season_days = (steps.first * steps.days, (steps.first + steps.count) * steps.days)
+        """The days of the season that were learned, from and to."""
         self.learners = nn.ModuleList(learners or [_empty(one) for one in config.learners])
         # A forest alone has no parameters, and callers ask a parameter for the device.
         self.device_of = nn.Parameter(torch.zeros(1), requires_grad=False)

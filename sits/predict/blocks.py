@@ -6,7 +6,7 @@ window sees the whole scene, which is scored at once where memory allows, else r
 """
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from math import ceil
@@ -22,6 +22,7 @@ from geomix.memory import default_budget, format_memory
 from geomix.mixers import State
 from geomix.progress import progress
 from sits.data.inputs import Inputs, days_of, prepare
+from sits.dates import season_start
 from sits.grid import Grid, Window
 from sits.io.legend import NODATA, Legend
 from sits.series import TimeSeries
@@ -102,7 +103,25 @@ class Scorer:
 
     def days(self, series: TimeSeries, start: date | None = None) -> Days:
         """When each image was taken, as the model counts, [T]."""
-        return days_of(series.dates, self.inputs, start)
+        return days_of(series.dates, self.inputs, start or self.season(series.dates))
+
+    def season(self, dates: Sequence[date]) -> date | None:
+        """The first day of the season in which most dates fall into the days that the model knows.
+
+        None where the model does not say which it knows; then the first date decides.
+        """
+        known = getattr(self.model, "season_days", None)
+        if known is None or self.inputs.days != "season":
+            return None
+        first = season_start(dates[0], self.inputs.season_start)
+
+        def fitting(start: date) -> int:
+            return sum(known[0] <= (day - start).days < known[1] for day in dates)
+
+        # Of equals, the season of the first date.
+        return max(
+            (first, first.replace(year=first.year + 1), first.replace(year=first.year - 1)), key=fitting
+        )
 
     def scores(
         self, series: TimeSeries, days: Days, window: Window, known: tuple[State, ...] | None = None

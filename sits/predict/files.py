@@ -147,7 +147,7 @@ def open_scene(
     series = scorer.series(opened)
     if options.until is not None:
         series = series.between(last=options.until)
-    warn_outside(scorer.card, scorer.inputs, series)
+    warn_outside(scorer.card, scorer.inputs, series, options.season_start or scorer.season(series.dates))
     return series
 
 

@@ -19,14 +19,17 @@ _SLACK = 20
 _NEAR_SEASON = 31
 
 
-def warn_outside(card: Card, inputs: Inputs, series: TimeSeries) -> list[str]:
-    """Warn of everything in which a series lies outside the limits of a model; returns the warnings."""
+def warn_outside(card: Card, inputs: Inputs, series: TimeSeries, start: date | None = None) -> list[str]:
+    """Warn of everything in which a series lies outside the limits of a model; returns the warnings.
+
+    Days count from `start`, or from the season that the first date suggests.
+    """
     limits = card.limits
     warnings = [
         *_level(limits, inputs, series),
-        *_season(limits, inputs, series.dates),
+        *_season(limits, inputs, series.dates, start),
         *_place(limits, series),
-        *_start(inputs, series.dates),
+        *(_start(inputs, series.dates) if start is None else ()),
     ]
     for text in warnings:
         log.warning("model %s: %s", card.name, text)
@@ -44,13 +47,13 @@ def _level(limits: dict[str, Any], inputs: Inputs, series: TimeSeries) -> list[s
     return []
 
 
-def _season(limits: dict[str, Any], inputs: Inputs, dates: Sequence[date]) -> list[str]:
+def _season(limits: dict[str, Any], inputs: Inputs, dates: Sequence[date], start: date | None) -> list[str]:
     learned = [_day(value) for value in limits.get("dates", [])]
     if len(learned) != 2 or None in learned:
         return []
     first, last = (day for day in learned if day is not None)
     known = days_since([first, last], season_start(first, inputs.season_start))
-    found = days_since([dates[0], dates[-1]], season_start(dates[0], inputs.season_start))
+    found = days_since([dates[0], dates[-1]], start or season_start(dates[0], inputs.season_start))
     warnings = []
     if found[0] < known[0] - _SLACK or found[1] > known[1] + _SLACK:
         warnings.append(

@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 Choice = Literal["auto", "forest", "trees", "base", "blend"]
 
-_YEAR = 366
 _SURE = 0.8
 """A shape that cross-validation gives to another class with this probability is a suspect."""
 _WEIGHTS = 4
@@ -52,7 +51,8 @@ class FieldsTraining(Config):
     step_days: float = Field(365.25 / 12, gt=0)
     """Length of the steps of the season, days."""
     season_start: str | None = None
-    """Month and day from which days count; None for the middle of the part of the year without images."""
+    """Month and day from which days count; None for the middle of the time
+    between the last image of a season and the first of the next."""
 
 
 @dataclass(frozen=True)
@@ -227,23 +227,20 @@ def _inputs(data: OwnData, config: FieldsTraining) -> Inputs:
         level=_LEVELS.get(data.level, "any"),
         mean=tuple(seen.mean(axis=0).tolist()),
         std=tuple(std.tolist()),
-        season_start=config.season_start or season_of(data.dates),
+        season_start=config.season_start or season_of([one.dates for one in data.sets]),
     )
 
 
-def season_of(dates: Sequence[date]) -> str:
-    """Month and day in the middle of the longest part of the year without images.
+def season_of(series: Sequence[Sequence[date]]) -> str:
+    """Month and day in the middle of the part of the year that the longest series leaves out.
 
     So a first image some weeks earlier or later in another year begins the same season.
     """
-    days = sorted({day.timetuple().tm_yday for day in dates})
-    gaps = [
-        (later - earlier, earlier) for earlier, later in zip(days, [*days[1:], days[0] + _YEAR], strict=True)
-    ]
-    length, earlier = max(gaps)
-    # Of a leapless year, without its last day, so that every year has the day.
-    middle = date(2001, 1, 1) + timedelta(days=(earlier + length // 2 - 1) % 365)
-    return f"{middle:%m-%d}"
+    longest = max(series, key=lambda dates: (dates[-1] - dates[0], dates[0]))
+    rest = max(0, 365 - (longest[-1] - longest[0]).days)
+    start = longest[0] - timedelta(days=rest // 2)
+    # Every year has the day.
+    return "02-28" if (start.month, start.day) == (2, 29) else f"{start:%m-%d}"
 
 
 def _steps(data: OwnData, inputs: Inputs, length: float) -> Steps:

@@ -215,8 +215,11 @@ def test_two_sets_of_images_and_labels_are_learned_together(land):
 
 
 def test_the_season_begins_in_the_middle_of_the_time_without_images():
-    assert season_of([date(2023, month, 1) for month in (3, 5, 7, 9, 11)]) == "12-31"
-    assert season_of([date(2022, 9, 6), date(2022, 12, 1), date(2023, 2, 1), date(2023, 4, 14)]) == "06-25"
+    assert season_of([[date(2023, month, 1) for month in (3, 5, 11)]]) == "12-31"
+    # A gap in the middle of the season, as clouds make it, does not count; the longest series does.
+    southern = [date(2022, 9, 6), date(2022, 10, 1), date(2023, 4, 14)]
+    assert season_of([southern, [date(2021, 1, 1)]]) == "06-26"
+    assert season_of([[date(2024, 2, 29), date(2025, 6, 1)]]) == "02-28"
 
 
 def test_segment_without_a_model_says_how_to_get_one(land, capsys):
@@ -254,3 +257,13 @@ def test_the_three_lines_run_on_a_real_scene_with_its_register(tmp_path, capsys)
     line = ["--map", f"{tmp_path}/map.tif", "--reference", f"{tmp_path}/checked.gpkg", "--field", "LULC_NAME"]
     assert run(["sits", "evaluate", *line, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["overall"]["value"] > 0.4
+
+
+def test_a_series_that_begins_just_before_the_season_is_counted_in_the_learned_one(land):
+    from sits.predict import load_scorer
+
+    scorer = load_scorer(land / "run" / "fields.safetensors")
+    start = date(2030, *map(int, scorer.inputs.season_start.split("-")))
+    inside = [start + timedelta(days=days) for days in (-10, 80, 200, 280)]
+    assert scorer.season(inside) == start
+    assert scorer.season(inside[1:]) == start
