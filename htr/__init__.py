@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from htr.io.options import PageOptions
     from htr.io.pages import read_lines, write
     from htr.page import Line, Page
-    from htr.predict.pages import transcribe
+    from htr.predict.transcribe import transcribe
 
 __all__ = ["Line", "Page", "PageOptions", "read_lines", "transcribe", "write"]
 
@@ -20,7 +20,7 @@ _HOME = {
     "Page": "htr.page",
     "PageOptions": "htr.io.options",
     "read_lines": "htr.io.pages",
-    "transcribe": "htr.predict.pages",
+    "transcribe": "htr.predict.transcribe",
     "write": "htr.io.pages",
 }
 

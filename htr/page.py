@@ -93,6 +93,10 @@ class Page:
     size_known: bool = True
     """Whether the size is that of an image, or only the extent of lines whose file gives none."""
     lines: tuple[Line, ...] = ()
+    orientation: int = 0
+    """By how many degrees the page had to be turned clockwise to be read: 0, 90, 180 or -90."""
+    is_sideways: bool = False
+    """Whether its lines, as found, seem to run from top to bottom."""
     is_found: bool = False
     """Whether its lines were found in the image, and not given by somebody."""
     dropped: tuple[Line, ...] = ()

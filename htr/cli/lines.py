@@ -1,5 +1,6 @@
 """The verb that finds lines without reading them."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,6 +22,8 @@ from htr.cli.options import (
 
 if TYPE_CHECKING:
     from htr.task.scoring import PageScore
+
+log = logging.getLogger(__name__)
 
 
 def lines(
@@ -80,6 +83,8 @@ def lines(
         for image in read_images(image_of(job), options.max_pixels, size):
             sheet = as_sheet(image, options)
             page = find_page(sheet, given, options)
+            if page.is_sideways:
+                log.warning("%s: its lines run from top to bottom; `transcribe` reads it turned", image.path)
             if name in true:
                 expected = find_page(sheet, read_lines(true[name] or ""), options)
                 by_page[image.name] = PageScore()

@@ -84,7 +84,7 @@ def transcribe(
     from geomix.files import make_folder
     from geomix.parallel.jobs import run_jobs
     from htr.predict.names import Job, image_of, jobs, write_all
-    from htr.predict.pages import transcribe_file
+    from htr.predict.transcribe import transcribe_file
 
     picture = previewed(preview, overlay)
     options = page_options(direction, ink, merge, reading_order, single_line, printed, max_pixels)

@@ -296,6 +296,9 @@ def _add_block(
     _set_place(block, outline, page)
     if region.kind:
         block.set("TAGREFS", tags[region.kind])
+    if page.orientation:
+        # ALTO counts against the clock.
+        block.set("ROTATION", str(-page.orientation))
     if region.direction or page.direction:
         block.set("BASEDIRECTION", str(region.direction or page.direction))
     keys = {}

@@ -283,6 +283,8 @@ def _new_document(page: Page) -> Element:
     new_child(metadata, "LastChange").text = _now()
     size = {"imageWidth": str(page.width), "imageHeight": str(page.height)}
     element = new_child(root, "Page", {"imageFilename": clean_text(page.source), **size})
+    if page.orientation:
+        element.set("orientation", str(page.orientation))
     if page.direction:
         element.set("readingDirection", _WORDS[page.direction])
     groups = _groups(page)

@@ -50,6 +50,7 @@ def page_dict(page: Page) -> dict[str, Any]:
         "frame": page.frame,
         "width": page.width,
         "height": page.height,
+        "orientation": page.orientation,
         "direction": page.direction,
         "text": page.text,
         "regions": [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 
 from htr.io.images import Grey
@@ -16,8 +15,6 @@ from htr.layout.scale import DOUBT, ENOUGH, GOOD, fit, other_pitches
 from htr.layout.sideways import SIDEWAYS, uprightness
 from htr.layout.trace import Curve, absorb, merge, trace
 from htr.page import Line, box_polygon
-
-log = logging.getLogger(__name__)
 
 REACH = 2.6 * PITCH
 """Pieces of a line with a wider gap between them are two lines, px."""
@@ -40,15 +37,16 @@ class Found:
     """Lines of writing, from top to bottom as found."""
     dropped: list[Line]
     """What is as clear and was not taken for writing; `error` says why."""
+    is_sideways: bool = False
+    """Whether lines seem to run from top to bottom."""
 
 
-def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") -> Found:
+def detect_lines(grey: Grey, merge_pieces: bool = True) -> Found:
     """Find the lines of a page with dark writing on light paper, from top to bottom as found.
 
     Args:
         grey: the page, [H, W].
         merge_pieces: join collinear pieces; otherwise each run of words stays a line of its own.
-        name: of the page, for a warning.
 
     Returns:
         Lines in pixels of `grey`; none for an empty page.
@@ -57,8 +55,6 @@ def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") 
     if found is None:
         return Found([], [])
     best = _at_best_scale(grey, found, merge_pieces)
-    if uprightness(best.usual.ink) < SIDEWAYS:
-        log.warning("%s: its lines seem to run from top to bottom; turn it by 90 degrees and try again", name)
     lines, dropped = best.lines, [*best.dropped, *_pictures(best.usual)]
     if best.headings is not None:
         more, less = _lines(best.headings, _curves(best.headings.ink, merge_pieces), merge_pieces)
@@ -68,6 +64,7 @@ def detect_lines(grey: Grey, merge_pieces: bool = True, name: str = "the page") 
     return Found(
         [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)],
         [replace(line, id=f"dropped_{number + 1:04d}") for number, line in enumerate(dropped)],
+        uprightness(best.usual.ink) < SIDEWAYS,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,15 +16,13 @@ from geomix.checkpoint import bundled_models, load_model
 from geomix.device import choose_device
 from geomix.errors import InputError, MissingFileError
 from htr.bidi import base_direction, logical_order, to_logical
-from htr.io.images import Grey, PageImage, array_to_grey, read_images, to_grey
+from htr.io.images import Grey, PageImage
 from htr.io.options import PageOptions
-from htr.io.pages import read_lines
 from htr.layout.crop import HEIGHT, Crop, cut, holds_several_lines
 from htr.layout.detect import Found, detect_lines
 from htr.layout.given import outline_from_ink
 from htr.layout.order import reading_order
 from htr.layout.printed import PRINT, are_print, mark_print, print_odds
-from htr.layout.sheet import as_sheet
 from htr.page import Direction, Line, Page, box_polygon
 from htr.predict.lines import Transcription, transcribe_lines
 
@@ -40,65 +38,6 @@ LineReader = Callable[[Sequence[Grey]], Sequence[Transcription]]
 """Line images, dark on light, to what they say: one result an image, in the order of the image."""
 
 DEFAULT_MODEL = "small"
-
-
-def transcribe(
-    image: ImageLike,
-    model: nn.Module | str | Path | None = None,
-    *,
-    lines: Page | str | Path | None = None,
-    options: PageOptions | None = None,
-    lm: CharacterModel | None = None,
-    beam: int | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-) -> Page:
-    """Read a handwritten page.
-
-    Args:
-        image: a file with one page, a Pillow image, or an array [H, W] or [H, W, 3].
-        model: the name of a bundled model, a .safetensors file, or a loaded model; bundled if None.
-        lines: where the lines are, as a page or a PAGE, ALTO or JSON file; found in the image if not given.
-        options: how lines are found and put in order.
-        lm: a character language model for the beam search.
-        beam: texts kept from token to token; 1 follows the best path.
-        device: where a model given by name runs.
-
-    Returns:
-        The page with one entry a line, in reading order, in pixels of the upright image.
-
-    Raises:
-        GeomixError: if the image, the lines or the model cannot be read.
-    """
-    chosen = options or PageOptions()
-    reader = model_reader(load(default_model() if model is None else model, device), lm=lm, beam=beam)
-    given = _given(lines)
-    sheet = as_sheet(_one_page(image, chosen.max_pixels, given), chosen)
-    return read_page(sheet, reader, find_page(sheet, given, chosen), chosen)
-
-
-def transcribe_file(
-    path: str | Path,
-    reader: LineReader,
-    *,
-    lines: str | Path | None = None,
-    options: PageOptions | None = None,
-) -> Iterator[tuple[PageImage, Page]]:
-    """Read all pages of an image file or PDF, one after another.
-
-    Args:
-        path: the file.
-        reader: what reads line images, see `model_reader`.
-        lines: PAGE, ALTO or JSON with the lines of the first page.
-        options: how lines are found and put in order.
-    """
-    chosen = options or PageOptions()
-    given = _given(lines)
-    size = (given.width, given.height) if given is not None and given.size_known else None
-    for image in read_images(path, chosen.max_pixels, size):
-        if given is not None and image.frames > 1:
-            raise InputError(f"{path}: has {image.frames} pages, but {lines} describes one; split the file")
-        sheet = as_sheet(image, chosen)
-        yield image, read_page(sheet, reader, find_page(sheet, given, chosen), chosen)
 
 
 def default_model() -> str:
@@ -153,7 +92,7 @@ def find_page(image: PageImage, given: Page | None = None, options: PageOptions 
         base = np.array([[0.0, 0.78 * height], [float(width), 0.78 * height]])
         found = Found([Line(id="line_0001", polygon=whole, baseline=base)], [])
     else:
-        found = detect_lines(image.pixels, chosen.merge, image.path)
+        found = detect_lines(image.pixels, chosen.merge)
     lines, regions = reading_order(found.lines, direction)
     lines = [replace(line, id=f"line_{number + 1:04d}") for number, line in enumerate(lines)]
     page = replace(
@@ -162,6 +101,7 @@ def find_page(image: PageImage, given: Page | None = None, options: PageOptions 
         regions=tuple(regions),
         dropped=tuple(found.dropped),
         is_found=not chosen.single_line,
+        is_sideways=found.is_sideways,
     )
     return page.scaled(image.width / width, image.height / height, image.width, image.height)
 
@@ -253,26 +193,6 @@ def _warn_of_paragraphs(lines: Sequence[Line], crops: Sequence[Crop | str | None
             "%s: %d of %d lines look like several lines each (%s); draw them anew, or let them be found",
             *(path, len(thick), len(lines), named),
         )
-
-
-def _given(lines: Page | str | Path | None) -> Page | None:
-    return lines if isinstance(lines, Page) or lines is None else read_lines(lines)
-
-
-def _one_page(image: ImageLike, max_pixels: int, given: Page | None) -> PageImage:
-    if isinstance(image, PageImage):
-        return image
-    if isinstance(image, str | Path):
-        size = (given.width, given.height) if given is not None and given.size_known else None
-        pages = read_images(image, max_pixels, size)
-        first = next(pages)
-        if first.frames > 1:
-            raise InputError(f"{image}: has {first.frames} pages; read them with `transcribe_file`")
-        return first
-    if not isinstance(image, Image.Image | np.ndarray):
-        raise InputError(f"an image is a path, a Pillow image or an array, got {type(image).__name__}")
-    pixels = to_grey(image) if isinstance(image, Image.Image) else array_to_grey(image)
-    return PageImage(pixels, pixels.shape[1], pixels.shape[0], "image", 0, 1)
 
 
 def _outlined(page: Page, image: PageImage) -> Page:

@@ -20,7 +20,8 @@ from htr.io.pages import read_lines
 from htr.layout.score import match_lines
 from htr.layout.sheet import as_sheet
 from htr.page import Line, Page
-from htr.predict.pages import LineReader, find_page, read_page
+from htr.predict.pages import LineReader, find_page
+from htr.predict.transcribe import read_given
 
 log = logging.getLogger(__name__)
 
@@ -100,9 +101,11 @@ def evaluate_pages(
     for page in progress(pages, "Pages"):
         single = PageScore()
         image, truth = _read(page, options)
-        found = find_page(image, replace(truth, lines=_unread(truth)) if given_lines else None, options)
-        if reader is not None:
-            found = read_page(image, reader, found, options)
+        given = replace(truth, lines=_unread(truth)) if given_lines else None
+        if reader is None:
+            found = find_page(image, given, options)
+        else:
+            found = read_given(image, reader, given, options)
         for score in (total, single):
             score.add(found, truth)
         by_page[page.image.name] = single.line_scores() if reader is None else single.scores()

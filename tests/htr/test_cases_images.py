@@ -11,7 +11,7 @@ from PIL import Image
 from geomix.cli import run
 from geomix.errors import InputError, MissingPackageError
 from htr.io.images import read_image, read_images, to_grey
-from htr.predict.pages import transcribe_file
+from htr.predict.transcribe import transcribe_file
 from tests.htr.making import column, fake_reader, page_of
 
 

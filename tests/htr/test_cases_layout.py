@@ -53,7 +53,8 @@ from htr.layout.order import reading_order
 from htr.layout.score import match_lines
 from htr.layout.sheet import as_sheet
 from htr.page import Line
-from htr.predict.pages import find_page, read_page, transcribe_file
+from htr.predict.pages import find_page, read_page
+from htr.predict.transcribe import transcribe_file
 from htr.synthetic import draw_line, draw_page, sentence
 from tests.htr.making import as_page, column, fake_reader, page_of, paper, rectangle
 
@@ -201,19 +202,15 @@ def test_case_34_two_point_and_reversed_baselines_give_the_same_crop(points, rev
 
 
 @pytest.mark.parametrize("turn", [1, 3])
-def test_a_page_on_its_side_is_told_once(caplog, turn):
+def test_a_page_on_its_side_is_told(turn):
     rng = np.random.default_rng(0)
     upright, _ = draw_page([sentence(rng) for _ in range(8)], rng)
-    with caplog.at_level(logging.WARNING):
-        find_page(as_page(upright))
-        assert caplog.text == ""
-        find_page(as_page(np.ascontiguousarray(np.rot90(upright, turn))))
-    assert caplog.text.count("turn it by 90 degrees") == 1
+    assert not find_page(as_page(upright)).is_sideways
+    assert find_page(as_page(np.ascontiguousarray(np.rot90(upright, turn)))).is_sideways
 
 
-def test_a_single_line_and_a_blank_page_are_not_on_their_side(caplog):
+def test_a_single_line_and_a_blank_page_are_not_on_their_side():
     rng = np.random.default_rng(0)
     for text in ("Le jardin garde les fenêtres ouvertes", "mot", "l", "1847"):
-        find_page(as_page(draw_line(text, rng)))
-    find_page(as_page(np.full((300, 200), 255, np.uint8)))
-    assert "90 degrees" not in caplog.text
+        assert not find_page(as_page(draw_line(text, rng))).is_sideways
+    assert not find_page(as_page(np.full((300, 200), 255, np.uint8))).is_sideways

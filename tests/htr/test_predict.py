@@ -12,7 +12,8 @@ from htr.io.pages import read_lines, write
 from htr.io.preview import preview, write_preview
 from htr.page import Line, Page
 from htr.predict import pages as predict
-from htr.predict.pages import default_model, find_page, model_reader, read_page, transcribe_file
+from htr.predict.pages import default_model, find_page, model_reader, read_page
+from htr.predict.transcribe import transcribe_file
 from tests.htr.making import as_page, column, fake_reader, page_of, rectangle, tiny_model
 
 ROWS = column(60, 540, 60, 9)
