@@ -23,6 +23,12 @@ DIGITAL_NUMBER = 1e-4
 BASELINE_OFFSET = -1000.0
 """What baseline 04.00 and later want added to their digital numbers."""
 
+_BRIGHTEST, _PER_CENT = 2.0, 120.0
+"""No reflectance is as bright as the first, and no percentage as the second."""
+
+_LARGEST_STEP = 1e-3
+"""Numbers with a larger scale are no digital numbers of a product."""
+
 # MAJA writes -10000, others -9999; no surface reflects that little.
 _UNDECLARED_SIGNED = (-9999.0, -10000.0)
 
@@ -69,6 +75,8 @@ class Radiometry:
 
 def undeclared_numbers(dtype: np.dtype[np.generic]) -> tuple[float, ...]:
     """What writers use for nothing without saying so: the ends of an integer type, -9999 and -10000."""
+    if np.issubdtype(dtype, np.floating):
+        return _UNDECLARED_SIGNED
     if not np.issubdtype(dtype, np.integer) or dtype.itemsize < 2:
         return ()
     ends = np.iinfo(dtype)  # type: ignore[type-var]
@@ -79,10 +87,10 @@ def undeclared_numbers(dtype: np.dtype[np.generic]) -> tuple[float, ...]:
 
 def outside(dtype: np.dtype[np.generic]) -> float:
     """A number for what lies outside a raster, which `Radiometry` takes for missing without being told."""
+    if not np.issubdtype(dtype, np.integer):
+        return float("nan")
     usual = undeclared_numbers(dtype)
-    if usual:
-        return usual[0]
-    return 0.0 if np.issubdtype(dtype, np.integer) else float("nan")
+    return usual[0] if usual else 0.0
 
 
 def fits(value: float, dtype: np.dtype[np.generic]) -> bool:
@@ -107,8 +115,16 @@ class Evidence:
     """Reflectance of one unit, as stated."""
 
 
-def decide_offset(evidence: Evidence, option: float | str) -> tuple[float, str]:
+def decide_offset(
+    evidence: Evidence, option: float | str, scale: float = DIGITAL_NUMBER
+) -> tuple[float, str]:
     """The offset of one date in digital numbers, and the reason in words.
+
+    Args:
+        evidence: what the files say.
+        option: `auto`, `none` or a number.
+        scale: reflectance of one unit; where it is not small, the numbers are reflectance already, to which
+            no baseline has an offset.
 
     Raises:
         InputError: if the option is neither auto, none nor a number.
@@ -121,6 +137,8 @@ def decide_offset(evidence: Evidence, option: float | str) -> tuple[float, str]:
         return 0.0, "none (applied upstream, as the item says)"
     if evidence.offset is not None:
         return evidence.offset, f"{evidence.offset:g} (stated with the bands)"
+    if scale > _LARGEST_STEP:
+        return 0.0, "none (reflectance as it stands)"
     if evidence.baseline is not None:
         number = baseline_number(evidence.baseline)
         if number >= 4:
@@ -160,10 +178,20 @@ def guess_scale(dtype: np.dtype[np.generic], high: float | None, where: str) -> 
         dtype: the type of the numbers.
         high: a high value among them, the 99th percentile of a sample; integers need none.
         where: the series, for the message.
+
+    Raises:
+        InputError: if the numbers have 8 bits, which may mean anything.
     """
+    if dtype.itemsize == 1:
+        raise InputError(
+            f"{where}: its {dtype} numbers state no scale, and 8 bits hold pictures more often than "
+            "reflectance; say what one unit is, such as --scale 0.004"
+        )
     integers = np.issubdtype(dtype, np.integer)
     seen = "" if high is None else f" (99 % below {high:.3g})"
-    if integers or (high is not None and high > 20):
+    if not integers and high is not None and _BRIGHTEST < high <= _PER_CENT:
+        reading, scale = "per cent, reflectance = number * 0.01", 0.01
+    elif integers or (high is not None and high > _PER_CENT):
         reading, scale = "digital numbers, reflectance = number * 0.0001", DIGITAL_NUMBER
     else:
         reading, scale = "reflectance as they stand", 1.0

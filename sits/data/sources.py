@@ -21,9 +21,11 @@ from sits.bands import require_bands
 from sits.data.inputs import Inputs
 from sits.data.labelled import IGNORE, LabelledSeries, measure, number_labels
 from sits.data.parcels import ParcelData, fold_of, read_parcels
-from sits.grid import Window
+from sits.grid import Grid, Window
+from sits.io.find import RASTERS
 from sits.io.options import ReadOptions
 from sits.io.pastis import BANDS, ROTATION, VOID, PastisFolder, Patch, series_of_patch
+from sits.io.raster import grid_of, open_raster
 from sits.series import ArraySource, TimeSeries
 from sits.synthetic import write_pastis
 
@@ -161,21 +163,16 @@ def _patch(folder: PastisFolder, patch: Patch, bands: Sequence[str], ids: Sequen
 
 
 def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int]) -> SitsSplits:
-    import rasterio
-
     from sits.io import open_series
 
     files = sorted(path.glob(data.images))
     if not files:
         raise MissingFileError(f"{path}: no file matches {data.images}")
-    series = open_series(files, data.reading).select(inputs.bands)
+    series = open_series(files, replace(data.reading, known=inputs.bands)).select(inputs.bands)
     label_file = path / data.labels
     if not label_file.is_file():
         raise MissingFileError(f"{label_file}: there is no such label raster")
-    with rasterio.open(label_file) as source:
-        codes = source.read(1)
-    if codes.shape != series.grid.shape:
-        raise InputError(f"{label_file}: has {codes.shape} pixels, the images {series.grid.shape}")
+    codes = _read_codes(label_file, series.grid, data.unlabelled)
     labels = number_labels(codes, ids, data.unlabelled, str(label_file))
     scene = LabelledSeries(_in_memory(series), labels)
     if data.held_out is None:
@@ -183,6 +180,36 @@ def _open_scene(data: SceneData, path: Path, inputs: Inputs, ids: Sequence[int])
     kept, tested = divide(scene.whole, data.held_out, data.gap)
     trained = replace(scene, labels=_only(labels, kept), within=kept)
     return _splits(inputs, [trained], test=[replace(scene, labels=_only(labels, tested))])
+
+
+def _read_codes(file: Path, grid: Grid, unlabelled: Sequence[int]) -> NDArray[np.int64]:
+    """The codes of a label raster [H, W]; its own nodata and NaN become the first code of `unlabelled`.
+
+    Raises:
+        InputError: if it is no raster, lies on another grid, or holds numbers that are not whole.
+    """
+    if file.suffix.lower() not in RASTERS:
+        raise InputError(
+            f"{file}: is no raster of labels; polygons and points train a model by `geomix sits train fields "
+            "--images ... --labels FILE --field COLUMN`"
+        )
+    with open_raster(str(file)) as source:
+        difference = grid.difference(grid_of(source))
+        if difference is not None:
+            raise InputError(
+                f"{file}: lies on another grid than the images: {difference}; bring it to theirs by nearest "
+                "neighbour first (gdalwarp -r near)"
+            )
+        codes, nodata = source.read(1), source.nodata
+    missing = np.zeros(codes.shape, dtype=bool) if nodata is None else codes == nodata
+    if np.issubdtype(codes.dtype, np.floating):
+        missing |= np.isnan(codes)
+    whole = np.where(missing, unlabelled[0] if unlabelled else -1, codes)
+    if (whole != np.rint(whole)).any():
+        raise InputError(f"{file}: holds numbers that are not whole, so no codes of classes")
+    if missing.any() and not unlabelled:
+        raise InputError(f"{file}: has pixels without a label; name a code for them in data.unlabelled")
+    return whole.astype(np.int64)
 
 
 def _in_memory(series: TimeSeries) -> TimeSeries:

@@ -19,10 +19,15 @@ from sits.io.options import ReadOptions
 from sits.io.raster import RasterBand, RasterFile, Warp, unreadable
 from sits.io.scenes import Scene, SceneSource, group_days, joined, one_grid
 from sits.io.target import common_grid
-from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale
+from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale, undeclared_numbers
 from sits.series import Acquisition, TimeSeries
 
 log = logging.getLogger(__name__)
+
+_COARSE = 1024
+"""Most rows and columns that are looked at for undeclared fill."""
+_FILLED = 0.01
+"""Share of pixels that are 0 in all bands from which on 0 stands for nothing also in numbers with a sign."""
 
 
 @dataclass(frozen=True)
@@ -145,11 +150,16 @@ def _high(info: RasterInfo) -> float:
 
 
 def _scene(group: Group, options: ReadOptions, warp: Warp | None, scale: float | None) -> Scene:
-    offset, reason = decide_offset(group.evidence, options.offset_choice)
     first = group.parts[0].info
+    own_scale = options.scale or first.scales[0] or scale or 1.0
+    offset, reason = decide_offset(group.evidence, options.offset_choice, own_scale)
     files = []
     taken: set[str] = set()
     for part in group.parts:
+        needed = warp is not None and warp.grid.difference(part.info.grid) is not None
+        declared = part.info.nodata
+        if needed and options.nodata is None:
+            declared = _with_fill(part.info)
         difference = None if warp else first.grid.difference(part.info.grid)
         if difference:
             raise InputError(
@@ -162,13 +172,42 @@ def _scene(group: Group, options: ReadOptions, warp: Warp | None, scale: float |
                 continue
             taken.add(band)
             own = part.info.scales[index] if options.scale is None else None
-            nodata = part.info.nodata[index] if options.nodata is None else options.nodata
+            nodata = declared[index] if options.nodata is None else options.nodata
             step = own if own is not None else scale if scale is not None else 1.0
             bands[band] = RasterBand(index + 1, Radiometry(step, offset, nodata))
         if bands:
-            needed = warp is not None and warp.grid.difference(part.info.grid) is not None
             files.append(RasterFile(str(part.info.path), bands, warp if needed else None))
     return Scene(group.moment, group.name, tuple(files), first.grid, reason)
+
+
+def _with_fill(info: RasterInfo) -> tuple[float | None, ...]:
+    """The nodata of each band, found where none is declared, so that resampling blends it with no data.
+
+    Fill is looked for in a coarse reading: 0 of unsigned numbers, or what writers use without saying so.
+    """
+    if None not in info.nodata:
+        return info.nodata
+    try:
+        with rasterio.open(info.path) as dataset:
+            shape = min(info.grid.height, _COARSE), min(info.grid.width, _COARSE)
+            numbers = dataset.read(out_shape=(len(info.labels), *shape))
+    except (RasterioError, OSError) as error:
+        raise unreadable(str(info.path), error) from error
+    zero = (numbers == 0).all(axis=0).mean()
+    kind = numbers.dtype
+    usual = {value: (numbers == np.array(value, kind)).mean() for value in undeclared_numbers(kind)}
+    if np.issubdtype(kind, np.unsignedinteger) or zero > _FILLED:
+        usual[0.0] = zero
+    fill = max(usual, key=lambda value: usual[value], default=None)
+    if fill is None or not usual[fill]:
+        return info.nodata
+    log.warning(
+        "%s: no nodata value is declared; %g is taken for missing before it is resampled (say otherwise "
+        "with --nodata)",
+        info.path,
+        fill,
+    )
+    return tuple(fill if value is None else value for value in info.nodata)
 
 
 def _scale_note(scale: float | None, infos: Sequence[RasterInfo], options: ReadOptions) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, replace
+from datetime import date
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,10 @@ _ENOUGH = 32
 """Pixels of a date without which nothing is said about it."""
 _BANDS = 3
 """Bands without which nothing is said about offsets: one index moves with the season, many bands hardly."""
+_BASELINE_4 = date(2022, 1, 25)
+"""The first day of processing baseline 04.00."""
+_DARK = 0.09
+"""Reflectance that something lies below in some band of any scene: water, shadow, forest."""
 _WIDE = ("B2", "B4", "B8", "B8A", "B12")
 """Bands that lie far apart, so that something is dark in one of them."""
 
@@ -67,6 +72,7 @@ def _warn_of_offsets(series: TimeSeries, sample: _Sample) -> None:
             dark[step] = np.percentile(seen, 1, axis=1)
             clipped[step] = (seen == 0).mean(axis=1).max()
     looked_at = ~np.isnan(dark[:, 0])
+    _warn_of_unstated(series, dark)
     for step, one in enumerate(series.acquisitions):
         others = looked_at.copy()
         others[step] = False
@@ -93,6 +99,24 @@ def _warn_of_offsets(series: TimeSeries, sample: _Sample) -> None:
                 one.date,
                 one.offset,
             )
+
+
+def _warn_of_unstated(series: TimeSeries, dark: NDArray[np.float64]) -> None:
+    """Bright darkest pixels where products carry an offset and nothing says so, dark [T, C]."""
+    new = [
+        step
+        for step, one in enumerate(series.acquisitions)
+        if one.date >= _BASELINE_4 and "nothing states" in one.offset and not np.isnan(dark[step, 0])
+    ]
+    if new and float(np.median(dark[new].min(axis=1))) > _DARK:
+        log.warning(
+            "%s: Sentinel-2 products from %s on carry an offset of 1000; nothing states whether it is still "
+            "in %d dates, whose darkest pixels reflect %.3f (if it is, say --offset -1000)",
+            series.name,
+            _BASELINE_4,
+            len(new),
+            float(np.median(dark[new].min(axis=1))),
+        )
 
 
 def _without_constant(series: TimeSeries, sample: _Sample) -> TimeSeries:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from geomix.errors import FormatError, InputError
 from sits.bands import BANDS
-from sits.dates import parse_datetime, read_date_table
+from sits.dates import date_in_name, parse_datetime, read_date_table
 from sits.grid import Window
 from sits.io.check import checked
 from sits.io.cubebands import find_bands
@@ -21,7 +21,14 @@ from sits.io.cubegrid import axes_of, grid_of_cube
 from sits.io.options import ReadOptions
 from sits.io.scenes import group_days, joined, undeclared_met, zeros
 from sits.io.target import with_crs
-from sits.radiometry import Evidence, Radiometry, decide_offset, guess_scale, level_in_name
+from sits.radiometry import (
+    Evidence,
+    Radiometry,
+    baseline_in_name,
+    decide_offset,
+    guess_scale,
+    level_in_name,
+)
 from sits.series import Acquisition, Mask, TimeSeries, Values
 
 log = logging.getLogger(__name__)
@@ -99,7 +106,7 @@ class CubeSource:
                     shifted = replace(radiometry, offset=radiometry.offset + offset)
                     values[rows, channel], known = shifted.decode(numbers[rows])
                     valid[rows] &= known
-                empty &= zeros(numbers, radiometry.nodata)
+                empty &= zeros(numbers, radiometry.nodata, len(bands))
                 met |= undeclared_met(numbers, radiometry.nodata, radiometry.missing_numbers(numbers.dtype))
         if empty.any():
             met.add("0 in all bands")
@@ -137,13 +144,34 @@ def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
     path = paths[0]
     try:
         if path.is_dir():
-            data = xr.open_zarr(path, chunks=None, mask_and_scale=False, consolidated=None)
+            data = xr.open_zarr(path, chunks=None, mask_and_scale=False, consolidated=_consolidated(path))
         else:
             data = xr.open_dataset(path, mask_and_scale=False)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FormatError(f"{path}: is damaged, truncated or no NetCDF or Zarr ({reason[:120]})") from error
+    if not data.data_vars and path.is_dir():
+        _refuse_groups(path)
     return checked(open_xarray(data, options, str(path)), options)
+
+
+def _consolidated(store: Path) -> bool:
+    """Whether a store keeps the metadata of all its arrays in one place."""
+    listed = store / "zarr.json"
+    return (store / ".zmetadata").is_file() or (
+        listed.is_file() and "consolidated_metadata" in listed.read_text(encoding="utf-8")
+    )
+
+
+def _refuse_groups(store: Path) -> None:
+    """Name the groups of a store that has no variables of its own."""
+    markers = sorted({*store.rglob(".zarray"), *store.rglob("zarr.json")})
+    groups = sorted({one.parent.parent.relative_to(store).as_posix() for one in markers} - {".", ".."})
+    if groups:
+        raise InputError(
+            f"{store}: holds groups and no variables of its own; give one of {', '.join(groups)}, such as "
+            f"{store / groups[0]}"
+        )
 
 
 def read_xarray(data: xr.Dataset | xr.DataArray, options: ReadOptions) -> TimeSeries:
@@ -174,6 +202,10 @@ def open_xarray(
     if isinstance(data, xr.DataArray):
         data = data.to_dataset(name=data.name or "values")
     time, y, x = axes_of(data, _TIMES, name)
+    moment = date_in_name(Path(name)) if time is None else None
+    if time is None and moment is not None:
+        log.info("%s: has no dimension for time; its date %s is that of its name", name, moment.date())
+        data, time = data.expand_dims(time=[np.datetime64(moment, "ns")]), "time"
     if time is None:
         raise InputError(f"{name}: has no dimension for time ({', '.join(_TIMES[:3])}), so no dates")
     grid = with_crs(grid_of_cube(data, y, x, name), options.crs, name)
@@ -182,11 +214,11 @@ def open_xarray(
             f"{name}: has no coordinate system (looked in grid_mapping, crs, spatial_ref and attributes); "
             "name it with --crs EPSG:..."
         )
-    band_dim, found = find_bands(data, (time, y, x), options.band_names, name)
+    band_dim, found = find_bands(data, (time, y, x), options.band_names, name, options.known)
     log.info("%s: time is %r, rows %r, columns %r, bands %s", name, time, y, x, band_dim or "variables")
     bands = _with_radiometry(data, found, (time, y, x), options, name)
     moments = _moments(data, time, options, name)
-    offsets, reasons = _offsets(data, time, bands, options)
+    offsets, reasons = _offsets(data, time, bands, options, baseline_in_name(name))
     grouped = group_days(moments, [moment.isoformat() for moment in moments], grid)
     steps = tuple(places for _, places in grouped)
     acquisitions = tuple(
@@ -301,7 +333,11 @@ def _moments(data: xr.Dataset, time: Hashable, options: ReadOptions, name: str) 
 
 
 def _offsets(
-    data: xr.Dataset, time: Hashable, bands: Mapping[str, CubeBand], options: ReadOptions
+    data: xr.Dataset,
+    time: Hashable,
+    bands: Mapping[str, CubeBand],
+    options: ReadOptions,
+    named: str | None,
 ) -> tuple[tuple[float, ...], tuple[str, ...]]:
     """The offset of each step in digital numbers, and the reasons."""
     stated = next((band.radiometry.offset for band in bands.values() if band.radiometry.offset), None)
@@ -309,16 +345,16 @@ def _offsets(
         reason = f"{stated:g} (stated with the bands)"
         return (0.0,) * data.sizes[time], (reason,) * data.sizes[time]
     decided = []
+    scale = next(iter(bands.values())).radiometry.scale
     for step in range(data.sizes[time]):
-        baseline = _at(
-            data, time, step, "s2:processing_baseline", "processing:version", "processing_baseline"
-        )
+        keys = ("s2:processing_baseline", "processing:version", "processing_baseline")
+        baseline = _at(data, time, step, *keys) or named
         applied = _at(data, time, step, "earthsearch:boa_offset_applied")
         evidence = Evidence(
             baseline=None if baseline is None else str(baseline),
             applied=None if applied is None else str(applied).lower() in ("true", "1"),
         )
-        decided.append(decide_offset(evidence, options.offset_choice))
+        decided.append(decide_offset(evidence, options.offset_choice, scale))
     return tuple(offset for offset, _ in decided), tuple(reason for _, reason in decided)
 
 

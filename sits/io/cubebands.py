@@ -8,16 +8,21 @@ import numpy as np
 import xarray as xr
 
 from geomix.errors import InputError
-from sits.bands import BandLabel, identify, name_bands
+from sits.bands import BandLabel, call_bands, identify, name_bands, strangers
 
 log = logging.getLogger(__name__)
 
 _BAND_DIMS = ("band", "bands", "wavelength", "wavelengths", "channel", "channels", "variable", "spectral")
+_LEFT_OUT = "%s: bands with a name that is not known are left out: %s (say what they are with --bands)"
 Found = dict[str, tuple[Hashable, int | None]]
 
 
 def find_bands(
-    data: xr.Dataset, dims: tuple[Hashable, Hashable, Hashable], given: Sequence[str] | None, name: str
+    data: xr.Dataset,
+    dims: tuple[Hashable, Hashable, Hashable],
+    given: Sequence[str] | None,
+    name: str,
+    known: Sequence[str] = (),
 ) -> tuple[Hashable | None, Found]:
     """Find the bands: the places of a band dimension, or variables of their own.
 
@@ -26,6 +31,7 @@ def find_bands(
         dims: the names of time, y and x.
         given: names of the bands by position from the user.
         name: what messages call it.
+        known: further names of bands.
 
     Returns:
         dim: the band dimension; None where the bands are variables.
@@ -44,20 +50,20 @@ def find_bands(
             f"{name}: variables {', '.join(map(str, stacked))} all have a band dimension; pass the one to use"
         )
     if stacked:
-        return _along_dimension(data, stacked[0], dims, given, name)
+        return _along_dimension(data, stacked[0], dims, given, name, known)
     flat = [variable for variable, array in data.data_vars.items() if set(array.dims) == set(dims)]
     if not flat:
         raise InputError(f"{name}: has no variable over {', '.join(map(str, dims))}")
     labels = [_label(str(variable), data[variable].attrs) for variable in flat]
-    if given is None and not any(identify(label) for label in labels):
+    if given is None and not any(call_bands(labels, known)):
         raise InputError(
             f"{name}: none of its variables is a band that is known: {', '.join(map(str, flat))}; "
             "rename them to B2, B3, ... or give --bands in their order"
         )
-    names = name_bands(labels, given, name)
+    names = name_bands(labels, given, name, known)
     passed = [str(variable) for variable, band in zip(flat, names, strict=True) if band is None]
     if passed:
-        log.info("%s: variables that are no Sentinel-2 bands: %s", name, ", ".join(passed))
+        log.info("%s: variables that are no bands: %s", name, ", ".join(passed))
     return None, {
         band: (variable, None) for variable, band in zip(flat, names, strict=True) if band is not None
     }
@@ -69,6 +75,7 @@ def _along_dimension(
     dims: tuple[Hashable, Hashable, Hashable],
     given: Sequence[str] | None,
     name: str,
+    known: Sequence[str],
 ) -> tuple[Hashable, Found]:
     array = data[variable]
     dim = next(dim for dim in array.dims if dim not in dims)
@@ -86,7 +93,10 @@ def _along_dimension(
         wave = float(value) if number and not _counts(values) else waves[place] if waves else None
         text = "" if number else str(value)
         labels.append(BandLabel(text, str(common[place]) if common else "", wave))
-    names = name_bands(labels, given, name)
+    names = name_bands(labels, given, name, known)
+    unknown = strangers(labels, names)
+    if unknown:
+        log.warning(_LEFT_OUT, name, ", ".join(unknown))
     return dim, {band: (variable, place) for place, band in enumerate(names) if band is not None}
 
 

@@ -30,9 +30,8 @@ def axes_of(data: xr.Dataset, times: Sequence[str], name: str) -> tuple[Hashable
     """
     y, x = _pick(data, _ROWS, "Y"), _pick(data, _COLUMNS, "X")
     if y is None or x is None:
-        raise InputError(
-            f"{name}: has no dimensions for rows and columns, only {', '.join(map(str, data.sizes))}"
-        )
+        there = ", ".join(map(str, data.sizes)) or "none at all"
+        raise InputError(f"{name}: has no dimensions for rows and columns; its dimensions: {there}")
     return _pick(data, times, "T"), y, x
 
 

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 NOTHING = -10000
 """The number for no data, as MAJA writes it."""
 _SCALE = 1e-4
+_LEAST, _MOST = -9999, 32767
 _BLOCK = 512
 
 
@@ -48,10 +49,21 @@ def write_series(series: TimeSeries, folder: Path, overwrite: bool = False) -> l
         )
         path = folder / f"{stem}_{one.date:%Y%m%d}.tif"
         alone = series.between(one.date, one.date)
+        clipped = 0
         with new_cog(path, series.grid, layer, overwrite) as sink:
             for window in series.grid.blocks(_BLOCK):
                 values, valid = alone.read(window)
-                numbers = np.clip(np.rint(values[0] / np.float32(_SCALE)), -9999, 32767)
+                exact = np.rint(values[0] / np.float32(_SCALE))
+                numbers = np.clip(exact, _LEAST, _MOST)
+                clipped += int(((exact != numbers) & valid[0]).sum())
                 sink.write(np.where(valid[0], numbers, NOTHING).astype(np.int16), window)
         files.append(path)
+        if clipped:
+            log.warning(
+                "%s: %d values lie beyond %g to %g reflectance, which int16 holds, and are cut off there",
+                path,
+                clipped,
+                _LEAST * _SCALE,
+                _MOST * _SCALE,
+            )
     return files

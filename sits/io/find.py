@@ -112,4 +112,6 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _is_raster(file: Path) -> bool:
-    return file.suffix.lower() in RASTERS and not file.name.startswith(".") and file.is_file()
+    # Products of Sentinel-2 keep masks that are named like bands in QI_DATA.
+    hidden = file.name.startswith((".", "MSK_")) or file.parent.name == "QI_DATA"
+    return file.suffix.lower() in RASTERS and not hidden and file.is_file()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from geomix.errors import InputError
-from sits.bands import identify, name_bands
+from sits.bands import call_bands, name_bands, strangers
 from sits.dates import read_date_table
 from sits.io.assemble import Group, Part, assemble
 from sits.io.check import checked
@@ -21,6 +21,7 @@ from sits.series import TimeSeries
 log = logging.getLogger(__name__)
 
 _RESOLUTION = re.compile(r"[_.-]\d{2}m$", re.IGNORECASE)
+_FOLDER = re.compile(r"R\d{2}m", re.IGNORECASE)
 _BAND = re.compile(r"(?:^|[_.-])(?:S2-L[12][AC]-)?B(?:AND)?[_-]?0?(?:1[0-2]|8A|[1-9])$", re.IGNORECASE)
 
 
@@ -53,24 +54,35 @@ def _key(part: Part) -> str:
     path = part.info.path
     if len(part.names) > 1:
         return str(path)
-    return str(path.parent / _BAND.sub("", _RESOLUTION.sub("", path.stem)))
+    # The folders R10m, R20m and R60m of a product hold the bands of one scene.
+    folder = path.parent.parent if _FOLDER.fullmatch(path.parent.name) else path.parent
+    return str(folder / _BAND.sub("", _RESOLUTION.sub("", path.stem)))
 
 
 def _named(files: Sequence[Path], options: ReadOptions, chosen: set[Path]) -> list[Part]:
     parts = []
     passed: list[Path] = []
+    unknown: dict[str, None] = {}
     for file in files:
         info = read_header(file)
         info = replace(info, grid=with_crs(info.grid, options.crs, str(file)))
-        named = options.band_names is not None or any(identify(label) for label in info.labels)
+        named = options.band_names is not None or any(call_bands(info.labels, options.known))
         if not named and (file not in chosen or (len(info.labels) == 1 and len(files) > 1)):
             passed.append(file)
         else:
-            parts.append(Part(info, name_bands(info.labels, options.band_names, str(file))))
+            names = name_bands(info.labels, options.band_names, str(file), options.known)
+            parts.append(Part(info, names))
+            unknown |= dict.fromkeys(strangers(info.labels, names))
+    if unknown:
+        log.warning(
+            "%s: bands with a name that is not known are left out: %s (say what they are with --bands)",
+            parts[0].info.path,
+            ", ".join(unknown),
+        )
     if passed:
         more = f" and {len(passed) - 3} more" if len(passed) > 3 else ""
-        names = ", ".join(map(str, passed[:3]))
-        log.warning("%s%s: holds no band with a name that is known and is passed over", names, more)
+        first = ", ".join(map(str, passed[:3]))
+        log.warning("%s%s: holds no band with a name that is known and is passed over", first, more)
     return parts
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from geomix.errors import InputError
-from sits.bands import BandLabel
+from sits.bands import BandLabel, informative
 from sits.dates import WRITTEN_TAG, date_in_name, date_in_tags, dates_in
 from sits.grid import Grid
+from sits.io.products import product_of
 from sits.io.raster import grid_of, open_raster
 from sits.radiometry import Evidence, baseline_in_name, level_in_name
 
@@ -64,19 +65,21 @@ def read_header(path: Path) -> RasterInfo:
     with open_raster(str(path)) as dataset:
         tags = {**dataset.tags(), **dataset.tags(ns="IMAGERY")}
         whole = _number(tags.get("QUANTIFICATION_VALUE") or tags.get("BOA_QUANTIFICATION_VALUE"))
-        scales = [scale if scale != 1.0 else (1.0 / whole if whole else None) for scale in dataset.scales]
+        product = product_of(path)
+        known = 1.0 / whole if whole else product.scale
+        scales = [scale if scale != 1.0 else known for scale in dataset.scales]
         offsets = [
-            offset / scale if offset != 0.0 else None
+            offset / scale if offset != 0.0 else product.offset
             for offset, scale in zip(dataset.offsets, dataset.scales, strict=True)
         ]
         return RasterInfo(
             path=path,
             grid=grid_of(dataset),
-            labels=tuple(_label(dataset, index, path) for index in dataset.indexes),
+            labels=tuple(_label(dataset, index, path, product.sensor) for index in dataset.indexes),
             dtypes=tuple(np.dtype(name) for name in dataset.dtypes),
             scales=tuple(scales),
             offsets=tuple(offsets),
-            nodata=tuple(dataset.nodatavals),
+            nodata=tuple(product.nodata if value is None else value for value in dataset.nodatavals),
             tags=tags,
         )
 
@@ -127,18 +130,19 @@ def date_of(info: RasterInfo, table: Mapping[str, datetime] | None, alone: bool)
     return None
 
 
-def _label(dataset: Any, index: int, path: Path) -> BandLabel:
+def _label(dataset: Any, index: int, path: Path, sensor: str) -> BandLabel:
     tags = {name.lower(): value for name, value in dataset.tags(index).items()}
     imagery = {name.lower(): value for name, value in dataset.tags(index, ns="IMAGERY").items()}
-    text = dataset.descriptions[index - 1] or tags.get("bandname") or tags.get("name") or ""
-    if dataset.count == 1 and not text:
+    named = (tags.get(key) for key in ("bandname", "name", "description"))
+    text = dataset.descriptions[index - 1] or next(filter(None, named), "")
+    if dataset.count == 1 and (not text or not informative([BandLabel(text)])[0].text):
         text = path.stem
     wavelength = (
         _number(imagery.get("central_wavelength_um"))
         or _number(tags.get("wavelength"))
         or _number(tags.get("center_wavelength"))
     )
-    return BandLabel(text=text, common_name=tags.get("common_name", ""), wavelength=wavelength)
+    return BandLabel(text, tags.get("common_name", ""), wavelength, sensor)
 
 
 def _number(text: str | None) -> float | None:

@@ -35,12 +35,21 @@ class ReadOptions:
     """Bring all files to the finest grid by nearest, bilinear, cubic, average, mode or lanczos."""
     like: Path | None = None
     """A raster whose grid is used instead of the finest; implies --resample."""
+    mask: str = "auto"
+    """Clouds: auto (SCL, QA_PIXEL, Fmask, CLM or CLP beside or inside the images), none, a raster that is not
+    0 where nothing is to be seen, or a layer with its values, such as SCL=3,8,9,10."""
+    dilate: int = 0
+    """Pixels by which the masked areas grow on each side."""
+    known: Annotated[tuple[str, ...], Parameter(show=False, parse=False)] = ()
+    """Further names of bands, those that the model asks for."""
 
     def __post_init__(self) -> None:
         if self.scale is not None and not self.scale > 0:
             raise InputError(f"--scale must be above 0, got {self.scale}")
         if self.resample is not None and self.resample not in RESAMPLINGS:
             raise InputError(f"--resample {self.resample!r} is unknown; choose from {', '.join(RESAMPLINGS)}")
+        if self.dilate < 0:
+            raise InputError(f"--dilate must be 0 or more pixels, got {self.dilate}")
         _ = self.offset_choice  # an offset that is no number is refused at once
 
     @property

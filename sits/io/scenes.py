@@ -50,7 +50,7 @@ class Scene:
                 radiometry = file.bands[band].radiometry
                 values[bands.index(band)], known = radiometry.decode(numbers)
                 valid &= known
-                empty &= zeros(numbers, radiometry.nodata)
+                empty &= zeros(numbers, radiometry.nodata, len(bands))
                 met |= undeclared_met(numbers, radiometry.nodata, radiometry.missing_numbers(numbers.dtype))
         if empty.any() and bands:
             met.add("0 in all bands")
@@ -58,9 +58,9 @@ class Scene:
         return values, valid, met
 
 
-def zeros(numbers: NDArray[np.generic], nodata: float | None) -> Mask:
-    """Where unsigned numbers without a declared nodata are 0."""
-    if nodata is not None or not np.issubdtype(numbers.dtype, np.unsignedinteger):
+def zeros(numbers: NDArray[np.generic], nodata: float | None, bands: int) -> Mask:
+    """Where numbers without a declared nodata are 0; a single band that has a sign may well be 0."""
+    if nodata is not None or not (bands > 1 or np.issubdtype(numbers.dtype, np.unsignedinteger)):
         return np.zeros(numbers.shape, dtype=bool)
     return np.asarray(numbers == 0)
 

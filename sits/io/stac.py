@@ -16,6 +16,7 @@ from sits.io.check import checked
 from sits.io.find import read_json
 from sits.io.header import RasterInfo, read_header
 from sits.io.options import ReadOptions
+from sits.io.products import sensor_of
 from sits.io.target import with_crs
 from sits.radiometry import Evidence
 from sits.series import TimeSeries
@@ -95,7 +96,7 @@ def _group(item: pystac.Item, path: Path, options: ReadOptions) -> Group:
     fields: Mapping[str, Any] = {}
     remote = 0
     for key, asset in item.assets.items():
-        band = _band_of(key, asset)
+        band = _band_of(key, asset, sensor_of(item.properties))
         if band is None:
             continue
         file = _local(asset.href, path)
@@ -136,7 +137,7 @@ def _informed(
     )
 
 
-def _band_of(key: str, asset: pystac.Asset) -> str | None:
+def _band_of(key: str, asset: pystac.Asset, sensor: str) -> str | None:
     if set(asset.roles or ()) & _NO_DATA or key in _NO_DATA or ("jp2" in key and "-" in key):
         return None
     if asset.media_type is not None and not any(kind in asset.media_type for kind in ("tiff", "jp2", "vrt")):
@@ -147,7 +148,8 @@ def _band_of(key: str, asset: pystac.Asset) -> str | None:
     fields = listed[0] if listed else {}
     wavelength = fields.get("center_wavelength") or fields.get("eo:center_wavelength")
     common = fields.get("common_name") or fields.get("eo:common_name") or ""
-    return identify(BandLabel(fields.get("name") or key, common, wavelength)) or identify(BandLabel(key))
+    named = identify(BandLabel(fields.get("name") or key, common, wavelength, sensor))
+    return named or identify(BandLabel(key, sensor=sensor))
 
 
 def _raster_fields(asset: pystac.Asset) -> dict[str, Any]:

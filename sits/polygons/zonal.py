@@ -8,6 +8,7 @@ from typing import Any
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 from exactextract import exact_extract
 from pyogrio.errors import DataSourceError
 from pyproj import Geod
@@ -72,19 +73,22 @@ def zonal(
             shares[row, places[int(code)]] = share
     seen = counts > 0
     best = shares.argmax(axis=1)
-    result = parcels.copy()
     entries = found.legend.by_code
-    result["class_id"] = [entries[place].id if ok else None for place, ok in zip(best, seen, strict=True)]
-    result["class_id"] = result["class_id"].astype("Int64")
-    result["class_name"] = [entries[place].name if ok else None for place, ok in zip(best, seen, strict=True)]
-    result["confidence"] = _confidence(proba, moved, found, best, shares, seen)
+    codes = [entries[place].id if ok else None for place, ok in zip(best, seen, strict=True)]
+    names = [entries[place].name if ok else None for place, ok in zip(best, seen, strict=True)]
+    told: list[tuple[str, Any]] = [
+        ("class_id", pd.array(codes, dtype="Int64")),
+        ("class_name", names),
+        ("confidence", _confidence(proba, moved, found, best, shares, seen)),
+    ]
     hectares = _hectares(moved, found.crs)
     planar = moved.geometry.area.to_numpy()
     part = np.divide(counts * found.pixel_area, planar, out=np.zeros(len(planar)), where=planar > 0)
-    result["valid_share"] = np.clip(part, 0.0, 1.0)
-    result["valid_ha"] = result["valid_share"] * hectares
+    valid = np.clip(part, 0.0, 1.0)
+    told += [("valid_share", valid), ("valid_ha", valid * hectares)]
     for place, entry in enumerate(entries):
-        result[f"share_{_column(entry.name)}"] = np.where(seen, shares[:, place], np.nan)
+        told.append((f"share_{_column(entry.name)}", np.where(seen, shares[:, place], np.nan)))
+    result = _with_columns(parcels, told, fields)
     if not seen.all():
         log.warning("%s: %d of %d parcels have no valid pixel", fields, int((~seen).sum()), len(seen))
     return result
@@ -174,6 +178,25 @@ def _on_map(parcels: gpd.GeoDataFrame, found: _Map, fields: Path) -> gpd.GeoData
             f"the map {here} (west, south, east, north)"
         )
     return moved
+
+
+def _with_columns(
+    parcels: gpd.GeoDataFrame, told: Sequence[tuple[str, Any]], fields: Path
+) -> gpd.GeoDataFrame:
+    """The parcels with further columns; one whose name is taken gets `map_` in front, none is overwritten."""
+    result, moved = parcels.copy(), []
+    taken = {str(name).lower() for name in parcels.columns}
+    for name, values in told:
+        free = name
+        while free.lower() in taken:
+            free = f"map_{free}"
+        taken.add(free.lower())
+        result[free] = values
+        if free != name:
+            moved.append(f"{free} instead of {name}")
+    if moved:
+        log.warning("%s: has columns of these names already, so the map's are %s", fields, ", ".join(moved))
+    return result
 
 
 def _extract(raster: Path, parcels: gpd.GeoDataFrame, ops: Sequence[str]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -143,8 +143,8 @@ def open_scene(
     Raises:
         GeomixError: if the input cannot be read or does not fit the model.
     """
-    opened = inputs if isinstance(inputs, TimeSeries) else open_series(inputs, options.reading)
-    series = scorer.series(opened)
+    reading = replace(options.reading, known=scorer.inputs.bands)
+    series = scorer.series(inputs if isinstance(inputs, TimeSeries) else open_series(inputs, reading))
     if options.until is not None:
         series = series.between(last=options.until)
     warn_outside(scorer.card, scorer.inputs, series, options.season_start or scorer.season(series.dates))

@@ -88,3 +88,11 @@ def test_an_export_takes_the_offset_off(tmp_path):
         expected = np.maximum(cube.reflectance.values[0].astype(int) - 1000, 0)
         np.testing.assert_array_equal(written.read(), expected)
         assert written.tags()["GEOMIX_OFFSET"] == "-1000 (baseline 05.10)"
+
+
+def test_an_export_says_what_it_cuts_off(tmp_path, caplog):
+    cube = dataset()
+    cube.reflectance[0, 0, :2, :3] = 60000
+    write_series(open_series(cube), tmp_path)
+    assert "6 values lie beyond -0.9999 to 3.2767 reflectance" in caplog.text
+    assert caplog.text.count("are cut off there") == 1

@@ -6,6 +6,7 @@ from datetime import date, timedelta
 
 import numpy as np
 import pytest
+import rasterio
 import torch
 from affine import Affine
 
@@ -361,3 +362,44 @@ def test_folds_hold_each_parcel_once_and_each_class_alike(tmp_path):
         assert len(splits.train) + len(splits.test) == 15
         tested += [one.name for one in splits.test]
     assert len(set(tested)) == len(tested) == 15
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """A scene on disk, its data configuration and what rewrites its labels."""
+    write_geotiffs(make_scene((48, 40), seed=1, dates=4), tmp_path)
+    with rasterio.open(tmp_path / "labels.tif") as source:
+        profile, codes = source.profile, source.read()
+
+    def rewrite(codes, **changes):
+        with rasterio.open(tmp_path / "labels.tif", "w", **{**profile, **changes}) as target:
+            target.write(codes)
+
+    data = SceneData(images="S2_*.tif", labels="labels.tif", unlabelled=(19,), held_out=None)
+    return data, codes, rewrite
+
+
+@pytest.mark.parametrize("nodata", [None, float("nan"), -1.0])
+def test_labels_without_a_value_are_unlabelled(labelled, tmp_path, nodata):
+    data, codes, rewrite = labelled
+    holes = codes.astype(np.float32)
+    holes[:, :5] = np.nan if nodata is None else nodata
+    rewrite(holes, dtype="float32", nodata=nodata)
+    [scene] = open_splits(data, tmp_path, INPUTS, CLASSES).train
+    assert (scene.labels[:5] == IGNORE).all()
+    assert np.array_equal(scene.labels[5:] == IGNORE, codes[0, 5:] == 19)
+
+
+def test_labels_of_another_grid_or_kind_are_refused(labelled, tmp_path):
+    data, codes, rewrite = labelled
+    with rasterio.open(tmp_path / "labels.tif") as source:
+        moved = source.transform @ Affine.translation(1000, 0)
+    rewrite(codes, transform=moved)
+    with pytest.raises(InputError, match=r"labels.tif: lies on another grid than the images: transform"):
+        open_splits(data, tmp_path, INPUTS, CLASSES)
+    rewrite(codes + np.float32(0.5), dtype="float32", nodata=None)
+    with pytest.raises(InputError, match="numbers that are not whole"):
+        open_splits(data, tmp_path, INPUTS, CLASSES)
+    (tmp_path / "fields.gpkg").write_bytes(b"")
+    with pytest.raises(InputError, match="is no raster of labels.*train fields"):
+        open_splits(data.model_copy(update={"labels": "fields.gpkg"}), tmp_path, INPUTS, CLASSES)

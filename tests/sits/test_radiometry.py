@@ -34,7 +34,7 @@ def test_nodata_is_compared_before_the_cast():
     [
         ("uint16", [65535, 65534, 0], [False, True, True]),
         ("int16", [-32768, 32767, -9999, -10000, -500], [False, False, False, False, True]),
-        ("float32", [np.nan, -9999], [False, True]),
+        ("float32", [np.nan, -9999, -9998], [False, False, True]),
         ("uint8", [255, 0], [True, True]),
     ],
 )

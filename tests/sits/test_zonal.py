@@ -151,3 +151,15 @@ def test_the_register_agrees_with_its_own_raster(tmp_path):
     large = found[found["valid_ha"] > 0.1]
     assert (large["class_id"] == large["LULC_ID"].astype(int)).mean() > 0.95
     assert large["confidence"].median() > 0.85
+
+
+def test_a_column_of_the_parcels_is_never_overwritten(class_map, tmp_path, caplog):
+    shapes = [pixels(5, 5, 9, 9), pixels(12, 4, 14, 8)]
+    told = {"class_name": ["declared", "crop"], "Confidence": [1, 2]}
+    fields = tmp_path / "declared.gpkg"
+    gpd.GeoDataFrame(told, geometry=shapes, crs="EPSG:32633").to_file(fields)
+    found = zonal(class_map, fields)
+    assert found["class_name"].tolist() == ["declared", "crop"]
+    assert found["Confidence"].tolist() == [1, 2]
+    assert found["map_class_name"].tolist() == ["Meadow", "Corn"]
+    assert "map_class_name instead of class_name, map_confidence instead of confidence" in caplog.text
