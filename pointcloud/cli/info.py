@@ -13,13 +13,14 @@ from pointcloud.io.options import ReadOptions
 def info(
     *inputs: Path,
     config: Annotated[
-        str | None, Parameter(help="Print the parameters a stage of a configuration instead.")
+        str | None, Parameter(help="Print the parameters of each stage of a configuration instead.")
     ] = None,
     reading: Reading = ReadOptions(),
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Show how files are read: format, points, extent, unit, reference system, fields and classes."""
+    from geomix.files import expand
     from geomix.parallel.jobs import run_jobs
     from geomix.report import json_text, table
     from pointcloud.io.inspect import file_facts
@@ -36,7 +37,7 @@ def info(
         if not json:
             _print_facts(facts)
 
-    code = run_jobs(inputs, work)
+    code = run_jobs(expand(inputs), work)
     if json:
         print(json_text(found))
     return code

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from geomix.options import BatchOptions, DeviceOption, MemoryOption, ModelOption, Overwrite, Quiet, Scheduler
+from geomix.options import BatchOptions, DeviceOption, MemoryOption, ModelOption
 from pointcloud.cli.options import FLAG, Reading, Views
 from pointcloud.io.options import ReadOptions
 
@@ -58,9 +58,7 @@ def segment(
     ] = None,
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
-    scheduler: Scheduler = None,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
+    batch: BatchOptions = BatchOptions(),
 ) -> int:
     """Give every point of a scan a class and write the same file with classes.
 
@@ -69,17 +67,19 @@ def segment(
     """
     from geomix.checkpoint import card_of, kept_model
     from geomix.device import choose_device
+    from geomix.files import expand
     from geomix.parallel.jobs import run_jobs
     from pointcloud.io import WriteOptions, check_output
     from pointcloud.io.preview import write_preview
     from pointcloud.predict import segment_file
     from pointcloud.predict.names import outputs_for
 
-    paths = outputs_for(inputs, output)
-    pictures = outputs_for(inputs, preview, ".png") if preview else {}
-    if len(inputs) == 1:  # before the model is loaded; in a batch each input fails by itself
-        check_output(inputs[0], paths[inputs[0]], overwrite)
-    kept_model(model, choose_device(device), "pointcloud")  # a wrong name is one error, not one a scan
+    scans = expand(inputs)
+    paths = outputs_for(scans, output)
+    pictures = outputs_for(scans, preview, ".png") if preview else {}
+    if len(scans) == 1 and not (batch.resume or batch.skip_existing):  # before the model is loaded
+        check_output(scans[0], paths[scans[0]], batch.overwrite)
+    kept_model(model, choose_device(device), "pointcloud")  # a wrong name is one error, not one per scan
     old = [name for name, wanted in (("confidence", confidence), ("entropy", entropy)) if wanted]
     if old:
         log.warning("--%s is now --extra %s; the old name goes with the next release", old[0], old[0])
@@ -99,12 +99,13 @@ def segment(
             unlabelled=unlabelled,
             noise=noise,
             noise_id=noise_id,
-            overwrite=overwrite,
+            overwrite=batch.overwrite,
         )
-        if path not in pictures:
-            return [target]
-        write_preview(result, pictures[path], card_of(loaded).classes, overwrite)
-        return [target, pictures[path]]
+        if path in pictures:
+            write_preview(result, pictures[path], card_of(loaded).classes, batch.overwrite)
+        return written(path)
 
-    batch = BatchOptions(scheduler=scheduler)
-    return run_jobs(inputs, work, batch, done=lambda written: print(*written, sep="\n"))
+    def written(path: Path) -> list[Path]:
+        return [paths[path], *([pictures[path]] if path in pictures else [])]
+
+    return run_jobs(scans, work, batch, outputs=written, done=lambda files: print(*files, sep="\n"))

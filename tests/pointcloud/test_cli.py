@@ -155,3 +155,18 @@ def test_the_old_names_of_extra_fields_still_work_and_say_the_new_one(tmp_path, 
     assert "--confidence is now --extra confidence" in capsys.readouterr().err
     assert run([*common, "-o", str(tmp_path / "c.las"), "--extra", "confidence", "entropy"]) == 0
     assert (tmp_path / "b.las").read_bytes() == (tmp_path / "c.las").read_bytes()
+
+
+def test_a_pattern_in_quotes_is_expanded_and_what_is_done_is_skipped(tmp_path, capsys):
+    weights = tiny_model_file(tmp_path / "model.safetensors")
+    for name in ("a.laz", "b.laz"):
+        make_las(tmp_path / name)
+    command = ["pointcloud", "segment", f"{tmp_path}/*.laz", "--model", str(weights), "--device", "cpu"]
+    command += ["-o", str(tmp_path / "out"), "--skip-existing"]
+    assert run(command) == 0
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "out" / f"{name}.laz") for name in "ab"]
+    (tmp_path / "out" / "b.laz").unlink()
+    assert run(command) == 0
+    found = capsys.readouterr()
+    assert found.out.splitlines() == [str(tmp_path / "out" / "b.laz")]
+    assert "1 of 2 inputs are done already" in found.err
