@@ -4,8 +4,9 @@ This package is the core: it knows tokens, not domains. The names below are impo
 used, so that `import geomix` and `geomix --help` do not wait for torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from geomix.lazy import lazy
 
 if TYPE_CHECKING:
     from geomix.checkpoint import load_model as load_model
@@ -26,14 +27,4 @@ _HOMES = {
 
 __all__ = ["Attention", "Encoder", "PoM", "Segments", "__version__", "load_model"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'geomix' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -4,8 +4,9 @@
 rooms pass on; `read_lines` and `write` know PAGE XML, ALTO and JSON.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from geomix.lazy import lazy
 
 if TYPE_CHECKING:
     from htr.io.options import PageOptions
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Line", "Page", "PageOptions", "read_lines", "transcribe", "write"]
 
-_HOME = {
+_HOMES = {
     "Line": "htr.page",
     "Page": "htr.page",
     "PageOptions": "htr.io.options",
@@ -24,9 +25,4 @@ _HOME = {
     "write": "htr.io.pages",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `geomix --help` needs no torch."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -3,8 +3,9 @@
 The names below are imported when they are first used, so that the command line starts at once.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from geomix.lazy import lazy
 
 if TYPE_CHECKING:
     from pointcloud.cloud import Cloud as Cloud
@@ -23,14 +24,4 @@ _HOMES = {
 
 __all__ = ["Cloud", "read_cloud", "segment", "write_cloud", "write_preview"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pointcloud' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOMES)

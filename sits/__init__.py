@@ -3,8 +3,9 @@
 The names below are imported when they are first used, so that `geomix --help` does not wait for them.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from geomix.lazy import lazy
 
 if TYPE_CHECKING:
     from sits.grid import Grid as Grid
@@ -27,14 +28,4 @@ _HOMES = {
 
 __all__ = ["Grid", "MapOptions", "ReadOptions", "TimeSeries", "open_series", "segment", "segment_file"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sits' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOMES)

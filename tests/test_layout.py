@@ -58,6 +58,7 @@ HTR = {
 }
 OWN_ROOMS = {"sits": SITS, "pointcloud": POINTCLOUD, "htr": HTR}
 LIFTABLE = (
+    "lazy",
     "segments",
     "offsets",
     "ops",
