@@ -88,8 +88,8 @@ def bench(
 ) -> None:
     """Measure the mixer or a domain (mixer, sits, pointcloud, htr), or what mixers can learn (mixers).
 
-    `mixers` takes the names of its experiments: composition, forecast and recall. --device is for the mixer;
-    the domains take CUDA if it works.
+    `mixers` takes the names of its experiments: composition, forecast, large and recall. --device is for the
+    mixer; the domains take CUDA if it works.
     """
     from geomix.bench import rows_table
 

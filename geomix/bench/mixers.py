@@ -2,6 +2,7 @@
 
 `composition`  look up f2(f1(x)) in a sequence that lists both functions, in one layer with one head
 `forecast`     predict the next values of noisy waves: concentration against attention, paired seeds
+`large`        tell the spread of numbers that the published activation clips, with and without its bounds
 `recall`       name the value that stands beside a key, far away in the sequence
 
 Each trains from scratch on data drawn anew for each step, and judges on sequences drawn apart. How the mixers
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
@@ -19,10 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geomix.bench import Row
+from geomix.bench import Row, measure
 from geomix.config import hint
 from geomix.encoder import Encoder, parameters
 from geomix.errors import InputError
+from geomix.mixers import PoM
 from geomix.segments import Segments
 
 Batch = tuple[Tensor, Tensor]
@@ -259,9 +262,66 @@ def _summary(case: str, metric: str, values: list[float]) -> list[Row]:
     ]
 
 
+# ---------------------------------------------------------------------- large numbers
+
+LARGE = Budget(steps=1500, batch=64, learning_rate=3e-3, seeds=3)
+LARGEST, SET = 30.0, 16
+"""The largest number of a set, and how many there are: h clips all beyond 6."""
+ACTIVATIONS = ("clamped_leaky_relu", "leaky_softsign")
+
+
+class SetModel(nn.Module):
+    """A mixer of numbers without a norm before it, and one number for the whole set."""
+
+    def __init__(self, activation: str) -> None:
+        super().__init__()
+        self.embed, self.mixer = nn.Linear(1, 16), PoM(16, degree=4, activation=activation)
+        self.head = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 1))
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Judge sets of numbers, [B, N, 1] to [B]."""
+        judged: Tensor = self.head(self.mixer(self.embed(numbers)).mean(1)).squeeze(-1)
+        return judged
+
+
+def draw_large(random: torch.Generator, size: int) -> Batch:
+    """Draw sets of numbers from 0 to at most LARGEST; the target is a tenth of their standard deviation."""
+    numbers = torch.rand(size, SET, 1, generator=random) * torch.rand(size, 1, 1, generator=random) * LARGEST
+    return numbers, numbers.squeeze(-1).std(1) / 10
+
+
+def large() -> list[Row]:
+    """Tell sets of large numbers apart: what clipping them costs, and what an injective activation does."""
+    rows, tokens = [], torch.randn(1, 4096, 256)
+    for activation in ACTIVATIONS:
+        errors = []
+        for seed in range(LARGE.seeds):
+            torch.manual_seed(seed)
+            model = SetModel(activation)
+            train(model, draw_large, F.mse_loss, LARGE, seed)
+            numbers, spread = draw_large(torch.Generator().manual_seed(10_000), 2000)
+            with torch.no_grad():
+                errors.append(float((model(numbers) - spread).square().mean()))
+        case = f"large numbers: pom, {activation}"
+        rows += _summary(case, "mean squared error", errors)
+        mixer = PoM(256, activation=activation)
+        with torch.inference_mode():
+            timing = measure(partial(mixer, tokens))
+        rows.append(
+            Row(
+                case,
+                "forward, 4,096 tokens of width 256",
+                None if timing is None else timing.fast * 1e3,
+                "ms",
+            )
+        )
+    return rows
+
+
 EXPERIMENTS: dict[str, Callable[[], list[Row]]] = {
     "composition": composition,
     "forecast": forecast,
+    "large": large,
     "recall": recall,
 }
 

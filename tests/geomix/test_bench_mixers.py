@@ -32,7 +32,7 @@ def test_forecasters_have_as_many_parameters() -> None:
 
 @pytest.mark.parametrize("name", mixers.EXPERIMENTS)
 def test_every_experiment_reports_mean_and_spread(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for budget in ("COMPOSITION", "FORECAST", "RECALL"):
+    for budget in ("COMPOSITION", "FORECAST", "LARGE", "RECALL"):
         monkeypatch.setattr(mixers, budget, Budget(steps=2, batch=4, learning_rate=1e-3, seeds=2))
     monkeypatch.setattr(mixers, "LEARNING_RATES", (1e-3,))
     rows = mixers.run(name)
