@@ -230,3 +230,18 @@ def test_the_default_activation_merges_large_tokens_and_leaky_softsign_does_not(
     assert (merged[z >= 6] == 6).all() and (merged[z <= -10] == -0.1).all()
     assert (apart.unique_consecutive().numel() == z.unique_consecutive().numel()) and apart.abs().max() < 6
     assert (apart.diff()[z.diff() > 0] > 0).all()
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [Segments.dense(2, 70, block_size=7), Segments.dense(2, 70, causal=True), Segments.grid(2, (7, 10), 3)],
+    ids=repr,
+)
+def test_a_second_backward_pass_gives_the_same_gradients(segments: Segments) -> None:
+    torch.manual_seed(0)
+    pom, x = PoM(6).double(), torch.randn(2, 70, 6, dtype=torch.float64, requires_grad=True)
+    y = pom(x, segments).square().sum()
+    once = torch.autograd.grad(y, [x, *pom.parameters()], retain_graph=True)
+    again = torch.autograd.grad(y, [x, *pom.parameters()])
+    for one, other in zip(once, again, strict=True):
+        assert torch.equal(one, other)

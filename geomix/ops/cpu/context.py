@@ -48,6 +48,9 @@ class _SummedContext:
         sums = self.sums[part.first_chunk : part.stop_chunk]
         feature_sum(h, coeff, *_slice_runs(self.segments, self.chunks, part), spare, out=sums)
 
+    def forget_grad(self) -> None:
+        """End a backward pass; another one writes all sums anew."""
+
 
 class BlockContext(_SummedContext):
     """Full and block-causal context: one mean per block."""
@@ -142,6 +145,10 @@ class CausalContext(_SummedContext):
         phi = _masked(phi, self.segments, part)
         return self._scan(phi, part, self.before).mul_(self.scale[part.start : part.stop])
 
+    def forget_grad(self) -> None:
+        """End a backward pass: nothing as large as the tokens outlives it."""
+        self.token_grads = []
+
     def add_grad(self, part: Slice, grad: Tensor) -> None:
         """Take the gradient of what the tokens of a slice read in, [L, D]; may overwrite it."""
         grad = grad.mul_(self.scale[part.start : part.stop])
@@ -212,6 +219,10 @@ class WindowContext:
         if phi is None:
             raise ValueError("a window needs the features of the slice")
         return self._scaled(self._sum(_masked(phi, self.segments, part), part.first_chunk), part)
+
+    def forget_grad(self) -> None:
+        """End a backward pass: nothing as large as the tokens outlives it."""
+        self.token_grads = []
 
     def add_grad(self, part: Slice, grad: Tensor) -> None:
         """Take the gradient of what the tokens of a slice read in, [L, D]; may overwrite it."""

@@ -1,8 +1,10 @@
 """The Polynomial Mixer slice by slice: a few matrix products, everything else in the cache.
 
-Forward and backward walk the tokens in slices. Only the tokens are saved for the backward pass; projections
-are computed again. Memory beyond input and output is one slice of features and one row per chunk of tokens.
-The equations are those of `reference.py`; those of the backward pass stand in `gradients.py`. Data run
+Forward and backward walk the tokens in slices. The tokens and what their blocks read are kept for the
+backward pass; projections are computed again. Memory beyond input and output is one slice of features, one
+row per chunk of tokens and one per block.
+
+The equations are those of `reference.py`, those of the backward pass stand in `gradients.py`. Data run
 straight down: `plan` cuts the tokens, `projections` computes features and gates of a slice, `context` turns
 features into what each token reads, with the ordered `sums`; `lowrank` is the short way out for few gates.
 """
@@ -61,16 +63,18 @@ class _Mix(torch.autograd.Function):
         params = MixerParams(w_h, coeff, w_s, b_s, w_o, b_o)
         ctx.save_for_backward(x, *params, initial_sum, initial_count)
         ctx.segments, ctx.functions = segments, functions
-        return _mix(x, params, segments, functions, _initial(initial_sum, initial_count))
+        context, projections = _start(x, params, segments, functions, _initial(initial_sum, initial_count))
+        y, total = _mix(context, projections)
+        ctx.context = context
+        return y, total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor, dtotal: Tensor) -> tuple[Tensor | None, ...]:
-        x, *weights, initial_sum, initial_count = ctx.saved_tensors
+        x, *weights, initial_sum, _ = ctx.saved_tensors
         params = MixerParams(*weights)
-        grads, dinitial = mix_backward(
-            dy, dtotal, x, params, ctx.segments, ctx.functions, initial_sum, initial_count
-        )
+        projections = Projections(x, params, ctx.functions, ctx.context.slices)
+        grads, dinitial = _mix_backward(dy, dtotal, ctx.context, projections)
         return (*grads, None if initial_sum is None else dinitial, None, None, None)
 
 
@@ -91,11 +95,9 @@ class _Observe(torch.autograd.Function):
         return (*grads, None, None)
 
 
-def _mix(
-    x: Tensor, params: MixerParams, segments: Segments, functions: MixerFunctions, initial: Initial | None
-) -> tuple[Tensor, Tensor]:
-    context, projections = _start(x, params, segments, functions, initial)
+def _mix(context: Context, projections: Projections) -> tuple[Tensor, Tensor]:
     total = _gather(context, projections)
+    x, params, valid = projections.x, projections.params, context.segments.valid
     y = x.new_empty(x.shape)
     for part in context.slices:
         mean = context.mean(part, projections.features(part) if context.needs_features else None)
@@ -106,8 +108,8 @@ def _mix(
             torch.mm(projections.gated(s, mean), params.w_o.T, out=out)
         if params.b_o is not None:
             out += params.b_o
-    if segments.valid is not None:
-        y.masked_fill_(~segments.valid[:, None], 0.0)
+    if valid is not None:
+        y.masked_fill_(~valid[:, None], 0.0)
     return y, total
 
 
@@ -133,16 +135,25 @@ def mix_backward(
     """
     initial = _initial(initial_sum, initial_count)
     context, projections = _start(x, params, segments, functions, initial)
+    _gather(context, projections)
+    return _mix_backward(dy, dtotal, context, projections)
+
+
+def _mix_backward(
+    dy: Tensor, dtotal: Tensor, context: Context, projections: Projections
+) -> tuple[tuple[Tensor | None, ...], Tensor]:
+    """Go back through `_mix` with the context that it has closed."""
+    segments = context.segments
     if segments.valid is not None:
         dy = dy.masked_fill(~segments.valid[:, None], 0.0)
     grads = Gradients(projections, dy)
-    _gather(context, projections)
     for part in context.slices:
         mean = context.mean(part, projections.features(part) if context.needs_features else None)
         context.add_grad(part, grads.through_gate(part, mean))
     dinitial = context.close_grad(dtotal)
     for part in context.slices:
         grads.through_features(part, context.grad(part), segments)
+    context.forget_grad()
     return grads.result(), dinitial
 
 
