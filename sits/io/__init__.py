@@ -43,6 +43,8 @@ def open_series(inputs: "Inputs", options: ReadOptions | None = None) -> "TimeSe
         FormatError: if a file is damaged or of another format.
         InputError: if dates, bands or coordinate systems are missing or contradict each other.
     """
+    from sits.io.masks import with_user_mask
+
     options = options or ReadOptions()
     if not isinstance(inputs, (str, Path, Sequence)):
         from sits.io.cube import read_xarray
@@ -51,4 +53,4 @@ def open_series(inputs: "Inputs", options: ReadOptions | None = None) -> "TimeSe
     paths = expand([inputs] if isinstance(inputs, (str, Path)) else inputs)
     reader = import_module(f"{__name__}.{READERS[kind_of(paths)]}")
     read: Callable[[Sequence[Path], ReadOptions], TimeSeries] = reader.read
-    return read(paths, options)
+    return with_user_mask(read(paths, options), options.mask, options.dilate)

@@ -1,9 +1,10 @@
 """From files whose bands and date are known to a series: one scale, one grid, scenes in order."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import rasterio
@@ -12,9 +13,10 @@ from rasterio.windows import Window as RasterWindow
 
 from geomix.errors import InputError
 from sits.bands import BANDS
-from sits.dates import format_dates
+from sits.dates import date_in_name, format_dates
 from sits.grid import Grid
 from sits.io.header import RasterInfo
+from sits.io.masks import MaskFile, looks_like_mask, mask_file, parse_rule, rule_for
 from sits.io.options import ReadOptions
 from sits.io.raster import RasterBand, RasterFile, Warp, unreadable
 from sits.io.scenes import Scene, SceneSource, group_days, joined, one_grid
@@ -46,6 +48,8 @@ class Group:
     moment: datetime
     parts: tuple[Part, ...]
     evidence: Evidence
+    masks: tuple[RasterInfo, ...] = ()
+    """Files that hold masks beside its images."""
 
 
 def assemble(groups: Sequence[Group], options: ReadOptions, name: str) -> TimeSeries:
@@ -55,17 +59,70 @@ def assemble(groups: Sequence[Group], options: ReadOptions, name: str) -> TimeSe
         InputError: if bands are missing or grids differ.
         FormatError: if a file is damaged.
     """
-    groups = [Group(group.name, group.moment, _finest(group.parts), group.evidence) for group in groups]
+    groups = [replace(group, parts=_finest(group.parts)) for group in groups]
     infos = [part.info for group in groups for part in group.parts]
     warp = _target(infos, options)
     scale = _scale(infos, options, name)
     scenes = [_scene(group, options, warp, scale) for group in sorted(groups, key=lambda group: group.name)]
     grid = warp.grid if warp else one_grid(scenes, name)
-    return _series_of(scenes, grid, name, _scale_note(scale, infos, options), _level(infos))
+    notes = {"scale": _scale_note(scale, infos, options)}
+    level = _level(infos)
+    rules = dict.fromkeys(str(mask.rule) for scene in scenes for mask in scene.masks)
+    _tell_of_masks(groups, rules, options, name)
+    notes |= ({"level": level} if level else {}) | ({"mask": "; ".join(rules)} if rules else {})
+    return _series_of(scenes, grid, name, notes, options.dilate)
+
+
+def with_masks(groups: Sequence[Group], masks: Mapping[str, Sequence[RasterInfo]]) -> list[Group]:
+    """Give each mask file to the acquisition of its name, or else to those of its date.
+
+    Args:
+        groups: the acquisitions.
+        masks: headers of mask files by the name of their images, with the folder and without a suffix.
+    """
+    found, used = [], set()
+    for group in groups:
+        names = {group.name, str(group.parts[0].info.path.with_suffix("")), _stem(group)}
+        own = [info for name in sorted(names) for info in masks.get(name, ())]
+        used |= {info.path for info in own}
+        found.append((group, own))
+    left = [info for infos in masks.values() for info in infos if info.path not in used]
+    for info in left:
+        moment = date_in_name(info.path)
+        same = [own for group, own in found if moment and group.moment.date() == moment.date()]
+        for own in same:
+            own.append(info)
+        if not same:
+            log.warning("%s: a mask without images of its name or date is passed over", info.path)
+    return [replace(group, masks=tuple(own)) for group, own in found]
+
+
+def _stem(group: Group) -> str:
+    """The name of a group's images where it has a single one, of one band."""
+    path = Path(group.name)
+    return str(path.with_suffix("")) if path.suffix else group.name
+
+
+def _tell_of_masks(groups: Sequence[Group], rules: Collection[str], options: ReadOptions, name: str) -> None:
+    """Say which masks are used, and which layers look like masks and are not understood."""
+    if rules:
+        log.info("%s: masked are %s (say otherwise with --mask)", name, "; ".join(rules))
+    labels = {label.text for group in groups for part in group.parts for label in part.info.labels}
+    unknown = sorted(text for text in labels if looks_like_mask(text))
+    if options.mask == "auto" and unknown and not rules:
+        log.warning(
+            "%s: layer %s looks like a mask and is not understood; say which of its values hide the ground, "
+            "such as --mask %s=1",
+            name,
+            ", ".join(unknown),
+            unknown[0],
+        )
+    elif parse_rule(options.mask) is not None and not rules:
+        raise InputError(f"{name}: has no layer {options.mask.partition('=')[0]} for --mask {options.mask}")
 
 
 def _series_of(
-    scenes: Sequence[Scene], grid: Grid, name: str, scale_note: str, level: str | None
+    scenes: Sequence[Scene], grid: Grid, name: str, notes: Mapping[str, str], dilate: int
 ) -> TimeSeries:
     """Join scenes to a series; those of one day become one acquisition."""
     found = group_days([scene.moment for scene in scenes], [scene.name for scene in scenes], grid)
@@ -85,8 +142,7 @@ def _series_of(
     for offset in dict.fromkeys(one.offset for one in acquisitions):
         days = [one.date for one in acquisitions if one.offset == offset]
         log.info("%s: offset %s: %s", name, offset, format_dates(days))
-    notes = {"scale": scale_note} | ({"level": level} if level else {})
-    source = SceneSource(tuple(group for _, group in grouped), name)
+    source = SceneSource(tuple(group for _, group in grouped), grid, name, dilate)
     return TimeSeries(grid, acquisitions, bands, source, name, notes)
 
 
@@ -177,7 +233,19 @@ def _scene(group: Group, options: ReadOptions, warp: Warp | None, scale: float |
             bands[band] = RasterBand(index + 1, Radiometry(step, offset, nodata))
         if bands:
             files.append(RasterFile(str(part.info.path), bands, warp if needed else None))
-    return Scene(group.moment, group.name, tuple(files), first.grid, reason)
+    masks = _masks(group, warp.grid if warp else first.grid, options)
+    return Scene(group.moment, group.name, tuple(files), first.grid, reason, masks)
+
+
+def _masks(group: Group, target: Grid, options: ReadOptions) -> tuple[MaskFile, ...]:
+    """The mask layers inside the images and beside them."""
+    infos = [*(part.info for part in group.parts), *group.masks]
+    return tuple(
+        mask_file(info.path, index, info.grid, target, rule)
+        for info in infos
+        for index, label in enumerate(info.labels, 1)
+        if (rule := rule_for(label.text, options.mask)) is not None
+    )
 
 
 def _with_fill(info: RasterInfo) -> tuple[float | None, ...]:

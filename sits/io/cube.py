@@ -2,24 +2,23 @@
 
 import logging
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from geomix.errors import FormatError, InputError
 from sits.bands import BANDS
 from sits.dates import date_in_name, parse_datetime, read_date_table
-from sits.grid import Window
 from sits.io.check import checked
-from sits.io.cubebands import find_bands
+from sits.io.cubebands import find_bands, layers_in
 from sits.io.cubegrid import axes_of, grid_of_cube
+from sits.io.cubesource import CubeBand, CubeMask, CubeSource, load
+from sits.io.masks import parse_rule, rule_for
 from sits.io.options import ReadOptions
-from sits.io.scenes import group_days, joined, undeclared_met, zeros
+from sits.io.scenes import group_days, joined
 from sits.io.target import with_crs
 from sits.radiometry import (
     Evidence,
@@ -29,109 +28,11 @@ from sits.radiometry import (
     guess_scale,
     level_in_name,
 )
-from sits.series import Acquisition, Mask, TimeSeries, Values
+from sits.series import Acquisition, TimeSeries
 
 log = logging.getLogger(__name__)
 
 _TIMES = ("time", "t", "date", "dates", "datetime", "acquisition")
-
-
-@dataclass(frozen=True)
-class CubeBand:
-    """Where one band lies in the object, and what its numbers mean."""
-
-    variable: Hashable
-    place: int | None
-    """Its place along the band dimension; None where it is a variable of its own."""
-    radiometry: Radiometry
-    unsigned: bool = False
-    """Whether signed numbers are meant as unsigned ones (`_Unsigned`)."""
-
-
-@dataclass
-class CubeSource:
-    """Reads windows of an xarray object; same-day steps are fused, first valid pixel first."""
-
-    data: xr.Dataset
-    dims: tuple[Hashable, Hashable, Hashable]
-    """The names of time, y and x."""
-    band_dim: Hashable | None
-    bands: Mapping[str, CubeBand]
-    steps: tuple[tuple[int, ...], ...]
-    """The places along the time dimension of each acquisition."""
-    offsets: tuple[float, ...]
-    """What is added to the digital numbers of each place along the time dimension."""
-    name: str = "series"
-    _told: set[str] = field(default_factory=set)
-
-    @property
-    def lazy(self) -> bool:
-        """Whether dask holds the numbers, so that nothing is read before it is asked for."""
-        return any(self.data[one.variable].chunks for one in self.bands.values())
-
-    def read(self, steps: Sequence[int], bands: Sequence[str], window: Window) -> tuple[Values, Mask]:
-        """Reflectance [T, C, h, w] and where there are data [T, h, w]."""
-        places = [place for step in steps for place in self.steps[step]]
-        values, valid = self._read(places, bands, window)
-        if len(places) == len(steps):
-            return values, valid
-        fused = np.zeros((len(steps), *values.shape[1:]), dtype=np.float32)
-        known = np.zeros((len(steps), *valid.shape[1:]), dtype=bool)
-        start = 0
-        for target, step in enumerate(steps):
-            for source in range(start, start + len(self.steps[step])):
-                new = valid[source] & ~known[target]
-                fused[target] = np.where(new, values[source], fused[target])
-                known[target] |= valid[source]
-            start += len(self.steps[step])
-        return fused, known
-
-    def _read(self, places: list[int], bands: Sequence[str], window: Window) -> tuple[Values, Mask]:
-        shape = (len(places), len(bands), window.height, window.width)
-        values = np.zeros(shape, dtype=np.float32)
-        valid = np.ones((shape[0], *shape[2:]), dtype=bool)
-        empty = np.ones_like(valid)
-        met: set[str] = set()
-        for variable in dict.fromkeys(self.bands[band].variable for band in bands):
-            wanted = [band for band in bands if self.bands[band].variable == variable]
-            block = self._numbers(variable, places, [self.bands[band].place for band in wanted], window)
-            for position, band in enumerate(wanted):
-                radiometry = self.bands[band].radiometry
-                numbers = block[:, position]
-                if self.bands[band].unsigned and np.issubdtype(numbers.dtype, np.signedinteger):
-                    numbers = numbers.view(f"u{numbers.dtype.itemsize}")
-                channel = bands.index(band)
-                for offset in {self.offsets[place] for place in places}:
-                    rows = [row for row, place in enumerate(places) if self.offsets[place] == offset]
-                    shifted = replace(radiometry, offset=radiometry.offset + offset)
-                    values[rows, channel], known = shifted.decode(numbers[rows])
-                    valid[rows] &= known
-                empty &= zeros(numbers, radiometry.nodata, len(bands))
-                met |= undeclared_met(numbers, radiometry.nodata, radiometry.missing_numbers(numbers.dtype))
-        if empty.any():
-            met.add("0 in all bands")
-            valid &= ~empty
-        for number in sorted(met - self._told):
-            self._told.add(number)
-            log.warning(
-                "%s: no nodata value is declared; %s is taken for missing (say otherwise with --nodata)",
-                self.name,
-                number,
-            )
-        return values, valid
-
-    def _numbers(
-        self, variable: Hashable, places: list[int], channels: list[int | None], window: Window
-    ) -> NDArray[Any]:
-        """The numbers as they stand, [T, C, h, w]."""
-        time, y, x = self.dims
-        rows, cols = window.slices
-        part = self.data[variable].isel({time: _slice_or_list(places), y: rows, x: cols})
-        if self.band_dim is not None and self.band_dim in part.dims:
-            part = part.isel({self.band_dim: _slice_or_list([c for c in channels if c is not None])})
-            part = part.transpose(time, self.band_dim, y, x)
-            return np.ascontiguousarray(_load(part, self.name))
-        return np.ascontiguousarray(_load(part.transpose(time, y, x), self.name))[:, None]
 
 
 def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
@@ -180,6 +81,8 @@ def read_xarray(data: xr.Dataset | xr.DataArray, options: ReadOptions) -> TimeSe
     Raises:
         InputError: if it has no dates, no bands that are known, or no coordinate system.
     """
+    if options.mask not in ("auto", "none") and parse_rule(options.mask) is None:
+        raise InputError("an xarray object takes no mask file; blank its values with `where` instead")
     series = open_xarray(data, options)
     lazy = isinstance(series.source, CubeSource) and series.source.lazy
     return series if lazy else checked(series, options)
@@ -229,12 +132,22 @@ def open_xarray(
         )
         for day, places in grouped
     )
-    source = CubeSource(data, (time, y, x), band_dim, bands, steps, offsets, name)
+    masks = tuple(
+        CubeMask(variable, place, rule)
+        for text, variable, place in layers_in(data, (time, y, x), band_dim)
+        if (rule := rule_for(text, options.mask)) is not None
+    )
+    source = CubeSource(data, (time, y, x), band_dim, bands, steps, offsets, name, masks, options.dilate)
     names = tuple(sorted(bands, key=lambda band: (BANDS.index(band) if band in BANDS else 99, band)))
     level = level_in_name(str(data.attrs.get("source", ""))) or level_in_name(name)
     notes = {"scale": ", ".join(sorted({f"{band.radiometry.scale:g}" for band in bands.values()}))}
     if level:
         notes["level"] = level
+    if masks:
+        notes["mask"] = "; ".join(dict.fromkeys(str(mask.rule) for mask in masks))
+        log.info("%s: masked are %s (say otherwise with --mask)", name, notes["mask"])
+    elif parse_rule(options.mask) is not None:
+        raise InputError(f"{name}: has no layer {options.mask.partition('=')[0]} for --mask {options.mask}")
     return TimeSeries(grid, acquisitions, names, source, name, notes)
 
 
@@ -295,7 +208,7 @@ def _high(array: xr.DataArray, dims: tuple[Hashable, Hashable, Hashable]) -> flo
     time, y, x = dims
     middle = {dim: slice(max(array.sizes[dim] // 2 - 32, 0), array.sizes[dim] // 2 + 32) for dim in (y, x)}
     for step in range(array.sizes[time]):
-        numbers = _load(array.isel({time: step, **middle}), str(array.name))
+        numbers = load(array.isel({time: step, **middle}), str(array.name))
         known = numbers[np.isfinite(numbers) & (np.abs(numbers) < 1e30)]
         if known.size:
             return float(np.percentile(known, 99))
@@ -374,18 +287,3 @@ def _number(value: Any) -> float | None:
         return None if value is None else float(value)
     except (TypeError, ValueError):
         return None
-
-
-def _slice_or_list(places: list[int]) -> slice | list[int]:
-    """A slice where the places run without a gap: files read it in one go."""
-    if places == list(range(places[0], places[0] + len(places))):
-        return slice(places[0], places[0] + len(places))
-    return places
-
-
-def _load(part: xr.DataArray, name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(part.values)
-    except (OSError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise FormatError(f"{name}: is damaged or truncated ({reason[:120]}); get the file again") from error

@@ -1,7 +1,7 @@
 """Which variables or which places of a dimension of an xarray object are the bands."""
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,18 @@ def find_bands(
     return None, {
         band: (variable, None) for variable, band in zip(flat, names, strict=True) if band is not None
     }
+
+
+def layers_in(
+    data: xr.Dataset, dims: tuple[Hashable, Hashable, Hashable], band_dim: Hashable | None
+) -> Iterator[tuple[str, Hashable, int | None]]:
+    """What the variables and the places of the band dimension are called, with where each lies."""
+    for variable, array in data.data_vars.items():
+        if set(array.dims) == set(dims):
+            yield str(variable), variable, None
+        elif band_dim in array.dims and band_dim in data.coords:
+            for place, value in enumerate(data[band_dim].values):
+                yield str(value), variable, place
 
 
 def _along_dimension(

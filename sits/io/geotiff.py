@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from geomix.errors import InputError
-from sits.bands import call_bands, name_bands, strangers
+from sits.bands import BandLabel, call_bands, name_bands, strangers
 from sits.dates import read_date_table
-from sits.io.assemble import Group, Part, assemble
+from sits.io.assemble import Group, Part, assemble, with_masks
 from sits.io.check import checked
 from sits.io.find import rasters_in
-from sits.io.header import date_of, read_header
+from sits.io.header import RasterInfo, date_of, read_header
+from sits.io.masks import rule_for
 from sits.io.options import ReadOptions
 from sits.io.target import with_crs
 from sits.series import TimeSeries
@@ -21,8 +22,11 @@ from sits.series import TimeSeries
 log = logging.getLogger(__name__)
 
 _RESOLUTION = re.compile(r"[_.-]\d{2}m$", re.IGNORECASE)
+_MASK = re.compile(r"^(?P<first>[A-Z0-9]+)[._-]|[._-](?P<last>[A-Z0-9]+(?:_PIXEL)?)$", re.IGNORECASE)
 _FOLDER = re.compile(r"R\d{2}m", re.IGNORECASE)
-_BAND = re.compile(r"(?:^|[_.-])(?:S2-L[12][AC]-)?B(?:AND)?[_-]?0?(?:1[0-2]|8A|[1-9])$", re.IGNORECASE)
+_BAND = re.compile(
+    r"(?:^|(?:_SR)?[_.-])(?:S2-L[12][AC]-)?B(?:AND)?[_-]?0?(?:1[0-2]|8A|[1-9])$", re.IGNORECASE
+)
 
 
 def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
@@ -39,6 +43,7 @@ def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
         FormatError: if a file is damaged.
     """
     files, chosen = rasters_in(paths)
+    files, masks = _without_masks(files, options)
     name = str(paths[0]) if len(paths) == 1 else f"{files[0].parent} ({len(files)} files)"
     parts = _named(files, options, chosen)
     if not parts:
@@ -46,7 +51,8 @@ def read(paths: Sequence[Path], options: ReadOptions) -> TimeSeries:
     together: dict[str, list[Part]] = defaultdict(list)
     for part in parts:
         together[_key(part)].append(part)
-    return checked(assemble(_dated(together, options), options, name), options)
+    groups = with_masks(_dated(together, options), masks)
+    return checked(assemble(groups, options, name), options)
 
 
 def _key(part: Part) -> str:
@@ -54,9 +60,30 @@ def _key(part: Part) -> str:
     path = part.info.path
     if len(part.names) > 1:
         return str(path)
-    # The folders R10m, R20m and R60m of a product hold the bands of one scene.
-    folder = path.parent.parent if _FOLDER.fullmatch(path.parent.name) else path.parent
-    return str(folder / _BAND.sub("", _RESOLUTION.sub("", path.stem)))
+    return str(_folder(path) / _BAND.sub("", _RESOLUTION.sub("", path.stem)))
+
+
+def _without_masks(
+    files: Sequence[Path], options: ReadOptions
+) -> tuple[list[Path], dict[str, list[RasterInfo]]]:
+    """The files that are no masks, and the headers of those that are, by the name that their images have."""
+    images, masks = [], defaultdict(list)
+    for file in files:
+        stem = _RESOLUTION.sub("", file.stem)
+        layers = [one for one in _MASK.finditer(stem) if rule_for(one["first"] or one["last"], options.mask)]
+        if not layers:
+            images.append(file)
+            continue
+        header, layer = read_header(file), layers[-1]
+        name = stem[: layer.start()] + stem[layer.end() :]
+        label = BandLabel(layer["first"] or layer["last"])
+        masks[str(_folder(file) / name)].append(replace(header, labels=(label,) * len(header.labels)))
+    return images, masks
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a scene: R10m, R20m and R60m of a product hold the bands of one."""
+    return path.parent.parent if _FOLDER.fullmatch(path.parent.name) else path.parent
 
 
 def _named(files: Sequence[Path], options: ReadOptions, chosen: set[Path]) -> list[Part]:

@@ -12,6 +12,7 @@ from rasterio.warp import transform
 from geomix.errors import InputError
 from sits.dates import solar_day
 from sits.grid import Grid, Window
+from sits.io.masks import MaskFile, hidden_by
 from sits.io.raster import FilePool, RasterFile
 from sits.series import Mask, Values
 
@@ -29,6 +30,8 @@ class Scene:
     """The grid of the first file as it lies on disk."""
     offset: str = "none"
     """The offset of its numbers and its reason, in words."""
+    masks: tuple[MaskFile, ...] = ()
+    """What hides the ground, on the grid of the series."""
 
     @property
     def bands(self) -> tuple[str, ...]:
@@ -77,7 +80,10 @@ class SceneSource:
     """Reads the scenes of each date and fuses those of one day: the first that has data wins."""
 
     steps: tuple[tuple[Scene, ...], ...]
+    grid: Grid
     name: str = "series"
+    dilate: int = 0
+    """Pixels by which the masked areas grow."""
     pool: FilePool = field(default_factory=FilePool)
     _told: set[str] = field(default_factory=set)
 
@@ -89,12 +95,24 @@ class SceneSource:
             for scene in self.steps[step]:
                 part, known, met = scene.read(bands, window, self.pool)
                 self._tell(scene, met)
+                known &= ~self.hidden(scene, window)
                 new = known & ~valid[place]
                 values[place] = np.where(new, part, values[place])
                 valid[place] |= known
                 if valid[place].all():
                     break
         return values, valid
+
+    def hidden(self, scene: Scene, window: Window) -> Mask:
+        """Where masks hide the ground in a scene, [h, w]."""
+        if not scene.masks:
+            return np.zeros((window.height, window.width), dtype=bool)
+        return hidden_by(scene.masks, self.grid, window, self.pool, self.dilate)
+
+    def masked(self, step: int, window: Window) -> Mask:
+        """Where masks hide the ground in all scenes of a date, [h, w]."""
+        found: Mask = np.all([self.hidden(scene, window) for scene in self.steps[step]], axis=0)
+        return found
 
     def _tell(self, scene: Scene, met: set[str]) -> None:
         for value in sorted(met - self._told):

@@ -15,6 +15,7 @@ from sits.io.assemble import Group, Part, assemble
 from sits.io.check import checked
 from sits.io.find import read_json
 from sits.io.header import RasterInfo, read_header
+from sits.io.masks import rule_for
 from sits.io.options import ReadOptions
 from sits.io.products import sensor_of
 from sits.io.target import with_crs
@@ -93,18 +94,26 @@ def evidence_of(item: pystac.Item, fields: Mapping[str, Any], file: Evidence) ->
 
 def _group(item: pystac.Item, path: Path, options: ReadOptions) -> Group:
     parts: list[Part] = []
+    masks: list[RasterInfo] = []
     fields: Mapping[str, Any] = {}
     remote = 0
     for key, asset in item.assets.items():
         band = _band_of(key, asset, sensor_of(item.properties))
-        if band is None:
+        is_mask = band is None and rule_for(key, options.mask) is not None
+        if band is None and not is_mask:
             continue
         file = _local(asset.href, path)
         if file is None:
-            remote += 1
+            remote += band is not None
+            if is_mask:
+                log.warning("%s: mask %s of %s is remote and is passed over", path, key, item.id)
             continue
         if not file.is_file():
             raise MissingFileError(f"{path}: asset {key} of {item.id} is not there: {file}")
+        if band is None:
+            header = read_header(file)
+            masks.append(replace(header, labels=(BandLabel(key),) * len(header.labels)))
+            continue
         own = _raster_fields(asset)
         fields = fields or own
         parts.append(Part(_informed(read_header(file), own, item, options), (band,)))
@@ -118,7 +127,8 @@ def _group(item: pystac.Item, path: Path, options: ReadOptions) -> Group:
     if item.datetime is None:
         raise InputError(f"{path}: item {item.id} has no datetime")
     moment = item.datetime.replace(tzinfo=None)
-    return Group(item.id, moment, tuple(parts), evidence_of(item, fields, parts[0].info.evidence))
+    evidence = evidence_of(item, fields, parts[0].info.evidence)
+    return Group(item.id, moment, tuple(parts), evidence, tuple(masks))
 
 
 def _informed(

@@ -16,8 +16,8 @@ from geomix.checkpoint import load_model
 from geomix.device import choose_device
 from sits.dates import format_dates
 from sits.grid import Window
-from sits.io.cube import CubeSource
 from sits.io.cubegrid import grid_mapping_name
+from sits.io.cubesource import CubeSource
 from sits.io.legend import NODATA
 from sits.io.options import MapOptions
 from sits.predict.blocks import Scorer, score_blocks
@@ -71,13 +71,17 @@ def _lazily(scorer: Scorer, series: TimeSeries, source: CubeSource, side: int, s
     _, y, x = source.dims
     shared = delayed(scorer)
     empty = replace(source, data=xr.Dataset())
-    data = source.data[[*dict.fromkeys(source.bands[band].variable for band in series.bands)]]
+    wanted = [source.bands[band].variable for band in series.bands]
+    data = source.data[[*dict.fromkeys([*wanted, *(mask.variable for mask in source.masks)])]]
     rows: dict[int, list[Any]] = {}
     for window in series.grid.blocks(side, series.grid.phase(scorer.unit)):
         outer = series.grid.whole if scorer.halo is None else window.pad(scorer.halo, series.grid.shape)
-        part = data.isel({y: outer.slices[0], x: outer.slices[1]}).drop_vars([y, x], errors="ignore")
+        wide = outer.pad(source.dilate, series.grid.shape)
+        part = data.isel({y: wide.slices[0], x: wide.slices[1]}).drop_vars([y, x], errors="ignore")
         origin = scorer.origin(series.grid, outer)
-        task = delayed(_codes)(shared, part, empty, series.steps, series.bands, days, outer, origin, window)
+        task = delayed(_codes)(
+            shared, part, empty, series.steps, series.bands, days, wide, outer, origin, window
+        )
         block = da.from_delayed(task, (window.height, window.width), dtype=np.uint8)  # type: ignore[no-untyped-call]
         rows.setdefault(window.row, []).append(block)
     return da.block(list(rows.values()))  # type: ignore[no-untyped-call]
@@ -90,12 +94,13 @@ def _codes(
     steps: tuple[int, ...] | None,
     bands: tuple[str, ...],
     days: NDArray[np.int64],
+    wide: Window,
     outer: Window,
     origin: tuple[int, int],
     window: Window,
 ) -> NDArray[np.uint8]:
     """The codes of a window, from the part of the data that holds it and its context."""
-    here = Window(0, 0, outer.height, outer.width)
+    here = Window(outer.row - wide.row, outer.col - wide.col, outer.height, outer.width)
     chosen = tuple(range(len(source.steps))) if steps is None else steps
     values, valid = replace(source, data=part).read(chosen, bands, here)
     logits = scorer.run(values, valid, days, origin)

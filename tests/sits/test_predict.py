@@ -15,7 +15,7 @@ from geomix.checkpoint import load_model
 from geomix.errors import InputError, MemoryBudgetError, NonFiniteError, OutputExistsError
 from geomix.memory import parse_memory
 from sits.grid import Window
-from sits.io.options import MapOptions
+from sits.io.options import MapOptions, ReadOptions
 from sits.predict import MapPaths, Scorer, score_blocks, segment, segment_file
 from tests.helpers import shared_data
 from tests.sits.making import (
@@ -333,7 +333,8 @@ def test_the_real_scene_gives_the_same_map_from_geotiff_and_netcdf(tmp_path):
     weights = model_file(tmp_path, level="L1C")
     folder = shared_data("sits/derived")
     segment_file(str(folder / "S2_L1C_*.tif"), tmp_path / "a.tif", weights)
-    segment_file(folder / "eolearn_s2_l1c_2015_5dates.nc", tmp_path / "b.tif", weights)
+    options = MapOptions(reading=ReadOptions(mask="none"))  # the NetCDF brings one, the GeoTIFFs do not
+    segment_file(folder / "eolearn_s2_l1c_2015_5dates.nc", tmp_path / "b.tif", weights, options)
     with (
         rasterio.open(tmp_path / "a.tif") as first,
         rasterio.open(tmp_path / "b.tif") as second,
