@@ -19,31 +19,71 @@ from geomix.options import (
 from pointcloud.cli.options import FLAG, Data, Views
 
 
-def train(config: str, /, *, data: Data = None, options: TrainOptions = TrainOptions()) -> None:
-    """Train a model from a configuration, by its name (`geomix config list pointcloud`) or a YAML file.
+def train(
+    config: str,
+    /,
+    *,
+    data: Data = None,
+    classes: Annotated[
+        str | None,
+        Parameter(
+            help="Classes of your tiles: a table map.csv with the columns from, to, name, color, or a "
+            "scheme: asprs (by default), ign, ahn."
+        ),
+    ] = None,
+    train: Annotated[
+        tuple[str, ...], Parameter(help="Patterns of the tiles to learn from, such as 'north/*.laz'.")
+    ] = (),
+    val: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Patterns of the tiles that choose the epoch; blocks of space divide all if not given."
+        ),
+    ] = (),
+    forest: Annotated[
+        bool,
+        Parameter(negative="--no-forest", help="Also grow a random forest on your tiles to compare with."),
+    ] = True,
+    options: TrainOptions = TrainOptions(),
+) -> None:
+    """Train a model, by the name of a configuration (`geomix config list pointcloud`) or a YAML file.
 
-    The best model is written as one file with its card; `tiny` trains on made-up towns in a minute.
+    With `--data`, `aerial` learns from any folder of classified tiles and starts from the bundled weights;
+    `--model none` starts from nothing. `tiny` trains on made-up towns in a minute. The best model is written
+    as one file with its card.
     """
     from geomix.learn.verbs import train_verb
     from pointcloud.task.experiment import PointcloudExperiment
+    from pointcloud.task.forest import beside
 
-    train_verb(PointcloudExperiment(config), data, options)
+    experiment = PointcloudExperiment(
+        config, data, classes=classes, train=train, val=val, start=options.model
+    )
+    train_verb(experiment, data, options)
+    if forest and data is not None and experiment.found is not None:
+        print(beside(experiment, data, options.output or Path("runs") / experiment.config.name))
 
 
 def evaluate(
     *,
     model: ModelOption = "aerial",
-    data: Data = None,
+    data: Annotated[
+        Path | None,
+        Parameter(name="--data", help="Folder of classified tiles, or of the data of the training."),
+    ] = None,
     split: Split = "test",
     tta: Views = False,
+    csv: Annotated[
+        Path | None, Parameter(help="Also write the figures and confusions of each class as CSV.")
+    ] = None,
     memory: MemoryOption = None,
     options: EvaluateOptions = EvaluateOptions(),
 ) -> None:
-    """Score a model on labelled data, divided as its card says; the figures are those of the card."""
+    """Score a model on labelled data, divided as its card says; tiles it does not name are all scored."""
     from geomix.learn.verbs import evaluate_verb
     from pointcloud.task.experiment import PointcloudExperiment
 
-    evaluate_verb(PointcloudExperiment, model, data, split, options, augmented=tta, memory=memory)
+    evaluate_verb(PointcloudExperiment, model, data, split, options, augmented=tta, memory=memory, csv=csv)
 
 
 def study(

@@ -1,7 +1,7 @@
 """Where labelled clouds come from and how they are divided into training, validation and test."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +16,7 @@ from geomix.learn.splits import Splits
 from pointcloud.cloud import Cloud
 from pointcloud.data.labels import IGNORE, SEMANTICKITTI_MAP, SEMANTICKITTI_SPLITS, LabelMap, semantic_ids
 from pointcloud.data.scannet import read_scene, scenes
+from pointcloud.data.tiles import PARTS, Part, TilesData, cloud_files, label_numbers
 from pointcloud.synthetic import town
 
 LABEL = "label"
@@ -36,6 +37,8 @@ class FileData(Config):
     """Class ids that no loss and no score counts."""
     merged: dict[int, int] = Field(default_factory=dict)
     """Class ids that count as another one."""
+    folder: str | None = None
+    """Where the files lie if no `--data` says it, from the working directory on."""
 
 
 class SemanticKittiData(Config):
@@ -65,7 +68,7 @@ class SyntheticData(Config):
     seed: int = Field(default=0, ge=0)
 
 
-AnyData = FileData | SemanticKittiData | ScanNetData | SyntheticData
+AnyData = FileData | TilesData | SemanticKittiData | ScanNetData | SyntheticData
 DataConfig = Annotated[AnyData, Field(discriminator="kind")]
 
 
@@ -92,12 +95,16 @@ def open_splits(data: AnyData, path: Path | None, ids: tuple[int, ...]) -> Split
     """
     if isinstance(data, SyntheticData):
         return _towns(data, ids)
+    if path is None and isinstance(data, FileData) and data.folder is not None:
+        path = Path(data.folder)
     if path is None:
         raise MissingFileError(f"data of kind {data.kind} lie in a folder; name it with --data")
     if not path.is_dir():
         raise MissingFileError(f"{path}: there is no such folder")
     if isinstance(data, FileData):
         return _files(data, path, LabelMap(ids, data.merged, frozenset(data.ignored)))
+    if isinstance(data, TilesData):
+        return _tiles(data, path, ids)
     if isinstance(data, SemanticKittiData):
         return _sequences(data, path, LabelMap(ids, SEMANTICKITTI_MAP.merged, SEMANTICKITTI_MAP.ignored))
     ignored = frozenset(range(41)) - set(ids)
@@ -150,6 +157,63 @@ def _files(data: FileData, path: Path, labels: LabelMap) -> Splits[LabelledCloud
         return [_cloud(file, partial(read_cloud, file), labels) for file in found]
 
     return Splits(part("train", data.train), part("val", data.val), part("test", data.test))
+
+
+def _tiles(data: TilesData, path: Path, ids: tuple[int, ...]) -> Splits[LabelledCloud]:
+    parts: dict[Part, list[LabelledCloud]] = {part: [] for part in PARTS}
+    for name, own in data.files.items():
+        if not (path / name).is_file():
+            raise MissingFileError(f"{path / name}: there is no such file, though the training data name it")
+        for part in own:
+            parts[part].append(LabelledCloud(name, partial(_tile, path / name, data, ids, part)))
+    return Splits(**parts)
+
+
+def _tile(file: Path, data: TilesData, ids: tuple[int, ...], part: Part | None) -> Cloud:
+    """A tile with the labels of one part: its points alone to learn, with all points around them to judge."""
+    from pointcloud.io import read_cloud
+
+    cloud = read_cloud(file)
+    if "classification" not in cloud.fields:
+        raise InputError(f"{file}: has no classes; its fields are {', '.join(cloud.fields) or 'none'}")
+    cloud = cloud.with_fields(**{LABEL: label_numbers(cloud, data.labels, ids)})
+    measured = cloud.measured()
+    cloud = cloud if measured.all() else cloud.take(measured)
+    if part is None or not data.block:
+        return cloud
+    own = data.parts(cloud.coord) == PARTS.index(part)
+    if part == "train":
+        return cloud.take(own)
+    return cloud.with_fields(**{LABEL: np.where(own, cloud.fields[LABEL], IGNORE)})
+
+
+def reopen_tiles(data: FileData | TilesData, path: Path, ids: tuple[int, ...]) -> Splits[LabelledCloud]:
+    """Divide the tiles of a folder as those of the training; a tile that the training did not know is a test.
+
+    Args:
+        data: how the training data were divided.
+        path: any folder of classified tiles.
+        ids: id of each class, in the order of the model's outputs.
+    """
+    if isinstance(data, FileData):
+        data = TilesData(
+            files={
+                file.relative_to(path).as_posix(): (part,)
+                for part, patterns in (("test", data.test), ("val", data.val), ("train", data.train))
+                for pattern in patterns
+                for file in path.glob(pattern)
+            },
+            labels={**{code: code for code in ids}, **data.merged, **dict.fromkeys(data.ignored)},
+        )
+    there = {file.relative_to(path).as_posix(): file for file in cloud_files(path)}
+    known = {name: parts for name, parts in data.files.items() if name in there}
+    splits = _tiles(data.model_copy(update={"files": known}), path, ids)
+    new = [
+        LabelledCloud(name, partial(_tile, file, data, ids, None))
+        for name, file in there.items()
+        if name not in known
+    ]
+    return replace(splits, test=[*splits.test, *new])
 
 
 def _cloud(file: Path, read: Callable[[], Cloud], labels: LabelMap) -> LabelledCloud:

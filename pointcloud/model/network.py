@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from geomix.config import parse_config
 from geomix.errors import InputError, MemoryBudgetError
+from geomix.learn.trees import TreesConfig
 from geomix.memory import format_memory
 from pointcloud.model.config import ModelConfig
+from pointcloud.model.forest import Forest
 from pointcloud.model.layers import Block, Down, TokenNorm, Up, in_slices
 from pointcloud.model.memory import estimate
 from pointcloud.model.scene import Stage, coarser, first_stage
@@ -198,12 +200,14 @@ def _drops(depths: tuple[int, ...], highest: float) -> list[list[float]]:
     return [rates[start : start + depth] for start, depth in zip(starts, depths, strict=True)]
 
 
-def build_model(config: Mapping[str, Any]) -> PPoMv3:
-    """Build the network from the `model` part of a configuration or card; its weights are fresh.
+def build_model(config: Mapping[str, Any]) -> PPoMv3 | Forest:
+    """Build a network, or the empty arrays of a forest, from the `model` part of a configuration or card.
 
     Raises:
         ConfigError: if a key is unknown or a value does not fit.
     """
+    if "trees" in config:
+        return Forest(parse_config(TreesConfig, config, "model"))
     return PPoMv3(parse_config(ModelConfig, config, "model"))
 
 

@@ -1,5 +1,6 @@
 """The experiment: what a YAML file of configs/pointcloud says, and what point clouds add to training."""
 
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +9,16 @@ from typing import Any, Self
 from pydantic import Field, TypeAdapter, model_validator
 from torch import nn
 
-from geomix.checkpoint import Card, ClassInfo, card_of
+from geomix.checkpoint import Card, ClassInfo, bundled_models, card_of
 from geomix.errors import InputError
+from geomix.files import new_file
 from geomix.learn.batches import SampleData
 from geomix.learn.config import ExperimentConfig
 from geomix.learn.experiment import Experiment, Metrics, division
 from geomix.learn.splits import Splits
-from geomix.learn.start import take_weights
+from geomix.learn.start import FRESH, take_weights
 from geomix.learn.task import class_weights
+from geomix.report import table
 from pointcloud.data import (
     CropConfig,
     Crops,
@@ -29,9 +32,14 @@ from pointcloud.data import (
     read_inputs,
 )
 from pointcloud.data.augment import Augment, views
+from pointcloud.data.schemes import class_map
+from pointcloud.data.sources import FileData, SyntheticData, reopen_tiles
+from pointcloud.data.tiles import Found, TilesData, draw_parts, find_tiles
 from pointcloud.model import ModelConfig, PPoMv3
-from pointcloud.task.scoring import score
+from pointcloud.task.scoring import report_of, score
 from pointcloud.task.training import PointcloudTask
+
+log = logging.getLogger(__name__)
 
 
 class PointcloudConfig(ExperimentConfig):
@@ -64,13 +72,46 @@ class PointcloudConfig(ExperimentConfig):
 
 
 class PointcloudExperiment(Experiment[PointcloudConfig, Splits[LabelledCloud]]):
-    """Training and scoring of point-cloud models."""
+    """Training and scoring of point-cloud models.
+
+    Args:
+        config: the configuration, the name of one, or a YAML file.
+        tiles: any folder of classified tiles to learn from instead of the data of the configuration.
+        classes: name of the scheme of these tiles, or a table from, to, name, color.
+        train: patterns of the tiles to learn from.
+        val: patterns of the tiles that choose the epoch; without patterns, blocks of space divide all.
+        start: the model to start from, if not the bundled one of the name of the configuration; `none` for
+            fresh weights.
+    """
 
     domain = "pointcloud"
     kind = PointcloudConfig
 
+    def __init__(
+        self,
+        config: PointcloudConfig | str | Path,
+        tiles: str | Path | None = None,
+        *,
+        classes: str | Path | None = None,
+        train: Sequence[str] = (),
+        val: Sequence[str] = (),
+        start: str | None = None,
+    ) -> None:
+        super().__init__(config)
+        self.found: Found | None = None
+        if tiles is not None and isinstance(self.config.data, FileData | SyntheticData):
+            seed = self.config.train.seed
+            self.found = find_tiles(Path(tiles), class_map(classes), train, val, seed)
+            self.config = on_tiles(self.config, self.found, Path(tiles).resolve().name, start)
+        elif classes is not None or train or val:
+            raise InputError("--classes, --train and --val are for a folder of tiles: name it with --data")
+
     def open(self, data: Any, folder: Path, start: nn.Module | None) -> Splits[LabelledCloud]:
         """Find the labelled clouds below the folder `data`; they are read when they are needed."""
+        if self.found is not None:
+            rows = [(name, points) for name, points in self.found.counts.items()]
+            log.info("%s", table(("class", "points"), rows))
+            draw_parts(self.found, folder / "parts.png")
         return open_splits(self.config.data, data and Path(data), class_ids(self.config.classes))
 
     def build(self, splits: Splits[LabelledCloud], start: nn.Module | None) -> PPoMv3:
@@ -113,6 +154,8 @@ class PointcloudExperiment(Experiment[PointcloudConfig, Splits[LabelledCloud]]):
         if card.classes is None:
             raise InputError(f"{card.name}: its card names no classes")
         config = TypeAdapter[Any](DataConfig).validate_python(division(card))
+        if data is not None and isinstance(config, FileData | TilesData):
+            return reopen_tiles(config, Path(data), class_ids(card.classes))
         return open_splits(config, data and Path(data), class_ids(card.classes))
 
     @classmethod
@@ -124,6 +167,7 @@ class PointcloudExperiment(Experiment[PointcloudConfig, Splits[LabelledCloud]]):
         *,
         augmented: bool = False,
         memory: str | int | None = None,
+        csv: Path | None = None,
         **options: Any,
     ) -> Metrics:
         """Predict each cloud whole and count every labelled point.
@@ -134,10 +178,56 @@ class PointcloudExperiment(Experiment[PointcloudConfig, Splits[LabelledCloud]]):
             split: which of them.
             augmented: average over eight turned and mirrored views of each cloud.
             memory: most memory that a prediction may use, as bytes or text like `4GB`.
+            csv: file that gets a line per class: its figures and its row of the confusion matrix.
             options: none besides.
         """
-        inputs, seen = read_inputs(card_of(model).inputs), views() if augmented else None
-        return score(model, splits.of(split), inputs, seen, memory)
+        card, clouds = card_of(model), splits.of(split)
+        learned = sorted({one.name for one in clouds} & {one.name for one in splits.train})
+        if split in ("train", "all") and learned:
+            log.warning("took part in the training, so their scores flatter: %s", ", ".join(learned))
+        names = [one.name for one in card.classes or ()]
+        seen = views() if augmented else None
+        figures = score(model, clouds, read_inputs(card.inputs), seen, memory, names)
+        if csv is not None:
+            with new_file(csv, overwrite=True) as temporary:
+                temporary.write_text(report_of(figures).csv(), encoding="utf-8")
+        return figures
+
+    @classmethod
+    def text(cls, metrics: Metrics) -> str:
+        """The figures of all points, of each class and of each file, and the confusion matrix."""
+        rows = [(name, *own.values()) for name, own in metrics["files"].items()]
+        files = table(("file", "oa", "miou", "points"), rows) if len(rows) > 1 else ""
+        return "\n\n".join(filter(None, [report_of(metrics).text(), files]))
+
+
+_STARTED = {"train.learning_rate": 1e-3, "train.epochs": 20, "train.val_every": 5}
+"""What differs from a training from nothing where trained weights are the start."""
+
+
+def on_tiles(config: PointcloudConfig, found: Found, folder: str, start: str | None) -> PointcloudConfig:
+    """The experiment on a folder of tiles, with its data, classes, origin and limits in those of `config`.
+
+    Args:
+        config: model, inputs, augmentation and training.
+        found: what the folder holds.
+        folder: its name, for the card.
+        start: the model to start from; None for the bundled one of the name of the configuration, if any.
+    """
+    bundled = dict(bundled_models("pointcloud"))
+    start = start or config.start or (config.name if config.name in bundled else None)
+    low, high = found.density
+    return config.changed(
+        {
+            "start": start,
+            "data": found.data.model_dump(),
+            "classes": [one.model_dump() for one in found.classes],
+            "model.classes": len(found.classes),
+            "sources": [{"source": f"tiles in {folder}", "licence": "unknown"}],
+            "limits": {"density": [round(low / 2, 1), round(2 * high, 1)]},
+            **(_STARTED if start not in (None, FRESH) else {}),
+        }
+    )
 
 
 def class_ids(classes: Sequence[ClassInfo]) -> tuple[int, ...]:
