@@ -99,7 +99,7 @@ def test_a_language_model_decides_where_the_image_cannot():
         [0.04, 0.49, 0.47, 0.0, 0.0],  # l, then a or e
         [0.96, 0.01, 0.01, 0.01, 0.01],
     )
-    lm = CharacterModel(["le le le le"])
+    lm = CharacterModel.learn(["le le le le"])
     assert letters.decode([s.number for s in decode(unsure, letters, beam=8)]) == "la"
     assert letters.decode([s.number for s in decode(unsure, letters, beam=8, lm=lm)]) == "le"
 
