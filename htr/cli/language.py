@@ -15,7 +15,7 @@ def train(
     *texts: Annotated[
         Path,
         Parameter(
-            help="UTF-8 text files, or tars of lines, whose training texts are taken; named twice, counted twice."
+            help="UTF-8 text files, or tars of lines, whose training texts count; named twice, counted twice."
         ),
     ],
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="The model to write, such as my.lm.")],

@@ -34,6 +34,12 @@ class DataConfig(Config):
     """Share of the training pages that choose the checkpoint and are not learned."""
     fill: float = Field(0.8, gt=0, le=1)
     """Labels that need more than this share of a line's tokens are left out: CTC cannot learn them."""
+    held_out: bool = False
+    """Whether `htr.data.held_out` replaces the splits of the collections that it names."""
+    conventional: bool = False
+    """Whether labels are mapped to `htr.data.convention` first."""
+    damaged: float = Field(0, ge=0, le=1)
+    """Share of the training lines that are learned once more as other tools cut and worse scans show them."""
     synthetic: int = Field(120, ge=20)
     """Lines drawn with a font where no data are given."""
 

@@ -17,6 +17,9 @@ from geomix.learn.experiment import Experiment, Metrics
 from geomix.learn.start import take_weights
 from geomix.parallel.ranks import here
 from htr.charset import Charset, CharsetMode, describe
+from htr.data.convention import conventional_samples
+from htr.data.damage import damaged
+from htr.data.held_out import divide
 from htr.data.inputs import Inputs, Sample, ready
 from htr.data.sources import (
     DataConfig,
@@ -36,6 +39,9 @@ from htr.task.scoring import evaluate_lines, evaluate_pages
 from htr.task.training import LINE_WIDTH, HtrTask, LineData, fitting
 
 log = logging.getLogger(__name__)
+
+HELD_OUT = "val: the documents of htr/data/held_out.json; select: pages of train that chose the checkpoint"
+"""How a card says that the list of held-out documents parted the lines."""
 
 
 class HtrConfig(ExperimentConfig):
@@ -81,7 +87,8 @@ class HtrExperiment(Experiment[HtrConfig, LineSplits]):
         settings = self.config.data
         samples = self._read(data)
         splits = divide_lines(samples, selection_pages(samples, settings.select_share))
-        learned = fitting(ready(splits.train, self.config.inputs), settings.fill)
+        worse = damaged(splits.train, settings.damaged, self.config.train.seed)
+        learned = fitting(ready([*splits.train, *worse], self.config.inputs), settings.fill)
         if not learned:
             raise InputError("there is no line to train on; is the split of all lines val?")
         if not splits.select:
@@ -97,7 +104,9 @@ class HtrExperiment(Experiment[HtrConfig, LineSplits]):
                 "no data given: training on lines drawn with a font, which teaches nothing about handwriting"
             )
             return synthetic_samples(self.config.data.synthetic, self.config.train.seed)
-        return read_labelled_lines([data] if isinstance(data, str | Path) else data)
+        samples = read_labelled_lines([data] if isinstance(data, str | Path) else data)
+        samples = divide(samples) if self.config.data.held_out else samples
+        return conventional_samples(samples) if self.config.data.conventional else samples
 
     def _characters(self, texts: Sequence[str], start: nn.Module | None) -> Charset:
         """The characters to learn: those of the texts, or as `charset` says where a model is gone on from."""
@@ -154,7 +163,7 @@ class HtrExperiment(Experiment[HtrConfig, LineSplits]):
 
     def sources(self, splits: LineSplits) -> tuple[Source, ...]:
         """Name each set of lines, with the pages of it that chose the epoch."""
-        rule = "train and val as the data say; select: pages of train that chose the checkpoint"
+        rule = HELD_OUT if self.config.data.held_out else "train and val as the data say"
         cards = []
         for name in sorted({line.source for line in splits.lines}):
             source = self.config.sources.get(name, Source(source=name, licence="unknown"))
@@ -177,15 +186,14 @@ class HtrExperiment(Experiment[HtrConfig, LineSplits]):
             )
         if pages:
             return divide_pages(pages)
-        select = {
-            page
-            for source in card.data
-            if isinstance(source.split, dict)
-            for page in source.split.get("select", ())
-        }
         if not paths:
             raise InputError(f"{card.name}: give the lines or pages to score on with --data")
-        return divide_lines(read_labelled_lines(paths), select)
+        splits = [source.split for source in card.data if isinstance(source.split, dict)]
+        select = {page for split in splits for page in split.get("select", ())}
+        samples = read_labelled_lines(paths)
+        if any(split.get("rule") == HELD_OUT for split in splits):
+            samples = divide(samples)
+        return divide_lines(samples, select)
 
     @classmethod
     def score(

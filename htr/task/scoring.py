@@ -12,6 +12,7 @@ from geomix.learn.metrics import EditDistance
 from geomix.progress import progress
 from htr.bidi import as_seen
 from htr.charset import clean_label
+from htr.data.convention import conventional
 from htr.data.inputs import Sample
 from htr.data.pages import TruePage
 from htr.io.images import PageImage, read_images
@@ -26,18 +27,44 @@ from htr.predict.transcribe import read_given
 log = logging.getLogger(__name__)
 
 
+class TextScore:
+    """Errors added up over texts, as transcribed and in one convention.
+
+    `cer_normalised` compares what is left when both texts are mapped to the convention of the bundled models
+    (`htr.data.convention`): how a transcriber writes apostrophes, superior letters or broken words plays no
+    part in it. All other rates compare the texts as they stand.
+    """
+
+    def __init__(self) -> None:
+        self._strict, self._normalised = EditDistance(), EditDistance()
+
+    @property
+    def lines(self) -> int:
+        """How many texts were added."""
+        return self._strict.lines
+
+    def add(self, truth: str, read: str) -> None:
+        """Count one text."""
+        self._strict.add(truth, read)
+        self._normalised.add(conventional(truth), conventional(read))
+
+    def scores(self) -> dict[str, float | int]:
+        """The rates so far; NaN where there is nothing to divide by."""
+        return {**self._strict.scores(), "cer_normalised": self._normalised.scores()["cer"]}
+
+
 class PageScore:
     """Errors and matches, added up over pages.
 
-    `cer`, `wer` and `wer_punctuation` compare the whole text of each page in reading order, so that a missed,
-    an invented, a split and a displaced line all count. `cer_matched` compares only the true lines with what
-    was read there: a line that was not found counts as all wrong, found lines that the truth leaves out, such
-    as printed headings, do not count.
+    `cer`, `cer_normalised`, `wer` and `wer_punctuation` compare the whole text of each page in reading order,
+    so that a missed, an invented, a split and a displaced line all count. `cer_matched` compares the true
+    lines alone with what was read there: a line that was not found counts as all wrong, found lines that the
+    truth leaves out, such as printed headings, do not count.
     """
 
     def __init__(self) -> None:
         self.pages = 0
-        self._text = EditDistance()
+        self._text = TextScore()
         self._matched = EditDistance()
         self._pairs = self._found = self._true = 0
 
@@ -59,6 +86,7 @@ class PageScore:
         text = self._text.scores()
         return {
             "cer": text["cer"],
+            "cer_normalised": text["cer_normalised"],
             "wer": text["wer"],
             "wer_punctuation": text["wer_punctuation"],
             "cer_matched": self._matched.scores()["cer"],
@@ -123,15 +151,16 @@ def evaluate_lines(
         also: names a group of lines that gets scores of its own besides its set; None for no group.
 
     Returns:
-        `cer`, `wer`, `wer_punctuation` and counts over all lines, and under `by_set` those of each set.
+        `cer`, `cer_normalised`, `wer`, `wer_punctuation` and counts over all lines, and under `by_set` those
+        of each set.
     """
-    total = EditDistance()
-    groups: dict[str, EditDistance] = {}
+    total = TextScore()
+    groups: dict[str, TextScore] = {}
     for lines in progress(list(_pages(samples)), "Pages"):
         texts = [read.text for read in reader([sample.image for sample in lines])]
         for sample, text in zip(lines, texts, strict=True):
             names = [sample.source, also(sample) if also is not None else None]
-            scores = [total, *(groups.setdefault(name, EditDistance()) for name in names if name is not None)]
+            scores = [total, *(groups.setdefault(name, TextScore()) for name in names if name is not None)]
             for score in scores:
                 score.add(as_seen(clean_label(sample.text)), clean_label(text))
     if not total.lines:

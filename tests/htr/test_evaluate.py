@@ -8,7 +8,7 @@ from geomix.errors import InputError, MissingFileError
 from htr.data.inputs import Sample
 from htr.data.pages import page_samples, true_pages
 from htr.io.pages import write
-from htr.task.scoring import evaluate_lines, evaluate_pages
+from htr.task.scoring import TextScore, evaluate_lines, evaluate_pages
 from tests.htr.making import column, page_of, reader_of, said
 
 
@@ -112,3 +112,11 @@ def test_what_holds_no_pages_is_named(tmp_path):
 def test_lines_from_right_to_left_are_compared_as_they_are_seen():
     line = Sample("a", "p", "set", "val", "\u05d0\u05d1 12", np.full((20, 60), 255, np.uint8))
     assert evaluate_lines([line], reading(["12 \u05d1\u05d0"]))["cer"] == 0.0
+
+
+def test_a_convention_of_the_transcriber_counts_in_the_strict_rate_alone():
+    score = TextScore()
+    score.add("M^r l’abbé x", "Mr l'abbé x")
+    scores = score.scores()
+    assert scores["cer"] == pytest.approx(2 / 12)
+    assert scores["cer_normalised"] == 0
