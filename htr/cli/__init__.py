@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from htr.cli import demo, draw, learn, lines, transcribe
+from htr.cli import demo, draw, language, learn, lines, transcribe
 
 app = App(name="htr", help="Scanned handwritten pages to text, PAGE XML and ALTO.")
 app.command(transcribe.transcribe)
@@ -12,4 +12,5 @@ app.command(learn.evaluate)
 app.command(learn.study)
 app.command(learn.import_model, name="import")
 app.command(draw.draw)
+app.command(language.app)
 app.command(demo.demo)

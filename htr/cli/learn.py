@@ -15,6 +15,7 @@ from geomix.options import (
     StudyOptions,
     TrainOptions,
 )
+from htr.cli.options import Beam, Language
 
 Data = Annotated[
     tuple[Path, ...],
@@ -65,10 +66,8 @@ def evaluate(
             negative="", show_default=False, help="For pages: read the true lines instead of finding any."
         ),
     ] = False,
-    lm: Annotated[Path | None, Parameter(help="Plain text for a character language model.")] = None,
-    beam: Annotated[
-        int | None, Parameter(help="Texts kept at each step; 1 is fastest, 16 with --lm.")
-    ] = None,
+    lm: Language = None,
+    beam: Beam = None,
     options: EvaluateOptions = EvaluateOptions(),
 ) -> None:
     """Score a model on line images or on whole pages with known text; the keys are those of its card.
@@ -79,11 +78,9 @@ def evaluate(
     On pages `cer` compares the whole text in reading order, `cer_matched` only the true lines.
     """
     from geomix.learn.verbs import evaluate_verb
-    from htr.predict.lm import CharacterModel
     from htr.task.experiment import HtrExperiment
 
-    language = CharacterModel.from_file(lm) if lm is not None else None
-    more = {"given_lines": given_lines, "lm": language, "beam": beam}
+    more = {"given_lines": given_lines, "lm": lm, "beam": beam}
     evaluate_verb(HtrExperiment, model, data, split, options, **more)
 
 

@@ -37,6 +37,21 @@ ReadingOrder = Annotated[
         name="--reading-order", help="For lines from a file: keep their order, or sort them by columns."
     ),
 ]
+Language = Annotated[
+    str | None,
+    Parameter(
+        name="--lm",
+        help="Language model: french, which comes with geomix, a .lm file of `geomix htr lm train`, a text "
+        "to learn one from, or none.",
+    ),
+]
+Beam = Annotated[
+    int | None,
+    Parameter(
+        name="--beam",
+        help="Texts kept at each step of the search; 1 is fastest, 16 with a language model.",
+    ),
+]
 Preview = Annotated[
     bool, Parameter(name="--preview", help="Also draw the lines onto the page, as NAME.preview.jpg.")
 ]

@@ -1,6 +1,5 @@
 """The verb that reads pages."""
 
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,8 +7,10 @@ from cyclopts import Parameter
 
 from geomix.options import BatchOptions, DeviceOption, Overwrite, Quiet, Scheduler
 from htr.cli.options import (
+    Beam,
     Format,
     InkPolarity,
+    Language,
     Lines,
     MaxPixels,
     Merge,
@@ -23,7 +24,6 @@ from htr.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from htr.predict.lm import CharacterModel
     from htr.predict.pages import LineReader
 
 
@@ -54,12 +54,8 @@ def transcribe(
         ),
     ] = None,
     lines: Lines = None,
-    lm: Annotated[
-        Path | None, Parameter(help="Plain text like that of the pages, for a character language model.")
-    ] = None,
-    beam: Annotated[
-        int | None, Parameter(help="Texts kept at each step of the search; 1 is fastest, 16 with --lm.")
-    ] = None,
+    lm: Language = None,
+    beam: Beam = None,
     direction: TextDirection = "auto",
     ink: InkPolarity = "auto",
     merge: Merge = True,
@@ -111,20 +107,12 @@ def transcribe(
 
 
 def _reader(
-    model: str | None, device: Literal["auto", "cpu", "cuda"], lm: Path | None, beam: int | None
+    model: str | None, device: Literal["auto", "cpu", "cuda"], lm: str | None, beam: int | None
 ) -> "LineReader":
     """What reads lines; its models are loaded once in each process that reads."""
     from geomix.checkpoint import kept_model
     from geomix.device import choose_device
     from htr.predict.pages import default_model, model_reader
 
-    language = None if lm is None else _language(lm, lm.stat().st_mtime_ns if lm.is_file() else 0)
     loaded = kept_model(model or default_model(), choose_device(device), "htr")
-    return model_reader(loaded, lm=language, beam=beam)
-
-
-@lru_cache(maxsize=1)
-def _language(path: Path, stamp: int) -> "CharacterModel":
-    from htr.predict.lm import CharacterModel
-
-    return CharacterModel.from_file(path)
+    return model_reader(loaded, lm=lm, beam=beam)

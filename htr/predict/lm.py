@@ -31,6 +31,12 @@ _ALWAYS = 3
 SUFFIX = ".lm"
 """Of a model file; any other is plain text to learn from."""
 
+BUNDLED = Path(__file__).parent.parent / "weights"
+"""Where the models lie that come with the package."""
+
+NONE = "none"
+"""The name that switches the language model off."""
+
 FORMAT = "geomix-character-lm-1"
 
 _START = "\n"
@@ -44,6 +50,25 @@ _NEVER_SEEN = 0
 Codes = NDArray[np.uint8]
 Keys = NDArray[np.uint64]
 Logs = NDArray[np.float32]
+
+
+def find_lm(lm: "CharacterModel | str | Path | None") -> "CharacterModel | None":
+    """Give the language model of a name, such as `french`, or of a file; a loaded one as it is.
+
+    Args:
+        lm: a model, the name of a bundled one, a `.lm` file, or a text to learn from; `none` or None for no
+            model.
+
+    Raises:
+        MissingFileError: if there is neither such a file nor such a bundled model.
+        FormatError: if the file is neither a model nor text in UTF-8, or is empty.
+    """
+    if lm is None or isinstance(lm, CharacterModel):
+        return lm
+    if str(lm) == NONE:
+        return None
+    path = Path(lm)
+    return _kept(path if path.exists() else BUNDLED / f"{lm}{SUFFIX}", str(lm))
 
 
 class Level(NamedTuple):
@@ -301,3 +326,16 @@ def _unpacked(last: Codes, log: Codes, back: Codes, following: Codes) -> Level:
     np.cumsum(following, out=first[1:])
     log_, back_ = ((part.astype(np.float32) - 192) * _STEP for part in (log, back))
     return Level(last, log_, back_, first)
+
+
+def _kept(path: Path, name: str) -> CharacterModel:
+    """The model of a file, loaded once in a process as long as the file stays the same."""
+    if not path.is_file():
+        bundled = ", ".join(sorted(file.stem for file in BUNDLED.glob(f"*{SUFFIX}"))) or "none is"
+        raise MissingFileError(f"{name}: there is no such language model or text file; bundled: {bundled}")
+    return _loaded(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _loaded(path: Path, stamp: int) -> CharacterModel:
+    return CharacterModel.from_file(path)

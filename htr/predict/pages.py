@@ -25,11 +25,10 @@ from htr.layout.order import reading_order
 from htr.layout.printed import PRINT, are_print, mark_print, print_odds
 from htr.page import Direction, Line, Page, box_polygon
 from htr.predict.lines import Transcription, transcribe_lines
+from htr.predict.lm import CharacterModel, find_lm
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from htr.predict.lm import CharacterModel
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +56,14 @@ def load(model: nn.Module | str | Path, device: Literal["auto", "cpu", "cuda"] =
     return load_model(model, choose_device(device), domain="htr") if isinstance(model, str | Path) else model
 
 
-def model_reader(model: nn.Module, lm: CharacterModel | None = None, beam: int | None = None) -> LineReader:
-    """A function that reads all lines of a page with a model."""
+def model_reader(
+    model: nn.Module, lm: CharacterModel | str | Path | None = None, beam: int | None = None
+) -> LineReader:
+    """A function that reads all lines of a page with a model and perhaps a language model."""
+    language = find_lm(lm)
 
     def read(images: Sequence[Grey]) -> Sequence[Transcription]:
-        return transcribe_lines(model, images, lm=lm, beam=beam)  # type: ignore[arg-type]
+        return transcribe_lines(model, images, lm=language, beam=beam)  # type: ignore[arg-type]
 
     return read
 

@@ -33,7 +33,7 @@ def transcribe(
     *,
     lines: Page | str | Path | None = None,
     options: PageOptions | None = None,
-    lm: CharacterModel | None = None,
+    lm: CharacterModel | str | Path | None = None,
     beam: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
 ) -> Page:
@@ -44,7 +44,7 @@ def transcribe(
         model: the name of a bundled model, a .safetensors file, or a loaded model; bundled if None.
         lines: where the lines are, as a page or a PAGE, ALTO or JSON file; found in the image if not given.
         options: how lines are found and put in order.
-        lm: a character language model for the beam search.
+        lm: a language model for the beam search: loaded, by name (`french`), a `.lm` file, or a text.
         beam: texts kept from token to token; 1 follows the best path.
         device: where a model given by name runs.
 

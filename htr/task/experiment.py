@@ -203,7 +203,7 @@ class HtrExperiment(Experiment[HtrConfig, LineSplits]):
         split: str,
         *,
         given_lines: bool = False,
-        lm: CharacterModel | None = None,
+        lm: CharacterModel | str | Path | None = None,
         beam: int | None = None,
         **options: Any,
     ) -> Metrics:
@@ -214,7 +214,7 @@ class HtrExperiment(Experiment[HtrConfig, LineSplits]):
             splits: labelled lines or pages.
             split: which of them.
             given_lines: on pages, read the true lines instead of finding any.
-            lm: a language model for the beam search.
+            lm: a language model for the beam search, loaded, by name or by file.
             beam: texts kept from token to token.
             options: none besides.
         """

@@ -1,9 +1,11 @@
 import math
 
 import pytest
+from safetensors import safe_open
 
 from geomix.errors import FormatError, InputError, MissingFileError
-from htr.predict.lm import CharacterModel
+from htr.predict.lm import BUNDLED, CharacterModel, find_lm
+from htr.predict.texts import read_texts
 
 
 def test_probabilities_of_all_characters_add_up_to_one():
@@ -114,3 +116,41 @@ def test_more_characters_than_codes_keeps_the_frequent_ones():
     assert len(lm.characters) == 254
     assert {"a", "b"} <= set(lm.characters)
     assert lm.log_probability("a", "b") > math.log(0.9)
+
+
+def test_a_model_is_named_or_a_file_or_none(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("le chat\n", encoding="utf-8")
+    assert find_lm(None) is find_lm("none") is None
+    assert find_lm(str(file)) is find_lm(file)  # loaded once
+    assert find_lm(find_lm(file)) is find_lm(file)
+    with pytest.raises(MissingFileError, match="latin: there is no such"):
+        find_lm("latin")
+
+
+def test_long_paragraphs_are_broken_into_lines_at_spaces(tmp_path):
+    file = tmp_path / "novel.txt"
+    words = "l’été " * 40
+    file.write_text(words + "\n\nfin\n", encoding="utf-8")
+    lines = list(read_texts([file]))
+    assert max(map(len, lines)) <= 60
+    assert " ".join(lines) == "l'été " * 40 + "fin"
+
+
+def test_text_to_learn_from_is_checked(tmp_path):
+    with pytest.raises(InputError, match="no text"):
+        list(read_texts([]))
+    with pytest.raises(MissingFileError, match=r"absent\.txt"):
+        list(read_texts([tmp_path / "absent.txt"]))
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(FormatError, match="UTF-8"):
+        list(read_texts([tmp_path / "bad.txt"]))
+
+
+def test_the_bundled_french_model_knows_french_and_says_where_it_is_from():
+    lm = find_lm("french")
+    assert lm.log_probability("les enfan", "t") > math.log(0.9)
+    assert lm.log_probability("les enfan", "x") < math.log(0.001)
+    assert (BUNDLED / "french.lm").stat().st_size <= 8_000_000
+    with safe_open(BUNDLED / "french.lm", "numpy") as file:
+        assert "public domain" in file.metadata()["licence"]
