@@ -188,7 +188,7 @@ class CharacterModel:
         """The logarithms for every code after a context, and at the end for a character never seen."""
         if not context:
             single = self.levels[0]
-            row = np.full(len(self._code) + 1, single.log[_NEVER_SEEN], dtype=np.float32)
+            row: Logs = np.full(len(self._code) + 1, single.log[_NEVER_SEEN], dtype=np.float32)
             row[single.last] = single.log
             return row
         shorter, place = self._row(context[1:]), self._find(context)
@@ -318,7 +318,8 @@ def _smoothed(
 
 def _rounded(logs: Logs) -> Codes:
     """Sixteenths from 0 down to -12 and, for factors above 1, up to 3.9."""
-    return np.clip(np.rint(logs / _STEP) + 192, 0, 255).astype(np.uint8)
+    codes: Codes = np.clip(np.rint(logs / _STEP) + 192, 0, 255).astype(np.uint8)
+    return codes
 
 
 def _unpacked(last: Codes, log: Codes, back: Codes, following: Codes) -> Level:
