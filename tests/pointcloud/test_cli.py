@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,10 +126,16 @@ def test_evaluate_hands_everything_on(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(verbs, "evaluate", fake)
     model = str(tiny_model_file(tmp_path / "m.safetensors"))
-    words = ["--model", model, "--split", "val", "--tta", "--memory", "2GB", "--json"]
+    words = ["--model", model, "--split", "val", "--tta", "--memory", "2GB", "--csv", "scores.csv", "--json"]
     assert run(["pointcloud", "evaluate", *words]) == 0
     assert json.loads(capsys.readouterr().out) == {"miou": 0.5, "points": 7}
-    assert seen == {"data": None, "split": "val", "augmented": True, "memory": "2GB"}
+    assert seen == {
+        "data": None,
+        "split": "val",
+        "augmented": True,
+        "memory": "2GB",
+        "csv": Path("scores.csv"),
+    }
 
 
 def test_import_refuses_what_is_no_checkpoint(tmp_path, capsys):
